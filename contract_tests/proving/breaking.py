@@ -33,7 +33,7 @@ def forget(given: dict[str, Any]) -> None:
 
 def _simulator(target: binding.Target) -> hook.Simulator:
     """Return the simulator behind a target's clients."""
-    simulator = hook.of(target.make_client("sqs"))
+    simulator = hook.simulator_of(target.make_client("sqs"))
     assert simulator is not None, "such a run goes with --target simulator"
     return simulator
 

@@ -51,7 +51,7 @@ _ANSWER_SECONDS = 90  # a long poll takes up to 20
 _ANSWER_BYTES_MAX = 32 << 20  # a receive brings ten messages of 1 MiB, which JSON writes with up to three as well
 _URL_IN_XML = re.compile(rb"(?<=<QueueUrl>)https?://[^/<]+")
 _OF_A_SIGNATURE = frozenset(("authorization", "x-amz-content-sha256", "x-amz-date", "x-amz-security-token"))
-_OWN_HEADERS = wire.OF_A_CONNECTION | _OF_A_SIGNATURE | {"accept-encoding"}
+_OWN_HEADERS = wire.HOP_BY_HOP_HEADERS | _OF_A_SIGNATURE | {"accept-encoding"}
 """Headers that are not sent on: each connection and each signature has its own.
 
 A header that is set beside the client's is signed with both values and sent with one, and AWS refuses the signature.

@@ -161,7 +161,7 @@ class SqsCaller(Hook):
         """Return the hook's own client of SQS."""
         if self._own_client is None:
             assert self._attached is not None, "nothing is attached"
-            simulator = hook.of(self._attached)
+            simulator = hook.simulator_of(self._attached)
             self._own_client = simulator.client("sqs") if simulator else self._make_client(self._attached.meta)
         return self._own_client
 

@@ -51,7 +51,7 @@ class _Body(io.BytesIO):
 
 
 class Simulator:
-    """Answers the calls of the clients that `client` returned or that were given to `attach`, all from one account.
+    """An account in memory: it answers the calls of every client that `client` returned or `attach` was given.
 
     Any number of threads of one process may call at the same time.
 
@@ -73,7 +73,7 @@ class Simulator:
         self._deadlines: list[float] = []
 
     def reset(self) -> None:
-        """Forget every queue, topic and message; time goes on."""
+        """Forget every queue, topic and message; the clock stays where it is."""
         with self._changed:
             self.account = Account(region=_REGION, base_url=ENDPOINT_URL)
 
@@ -114,7 +114,7 @@ class Simulator:
             self._changed.notify_all()
 
     def next_invocation(self, function: str, seconds: float) -> FunctionInvocation | None:
-        """Return the next invocation of a function; None where none begins for so long."""
+        """Return the next invocation of a function; None if none begins within `seconds` of the simulator's clock."""
         with self._changed:
             deadline, found = self.clock.monotonic() + seconds, None
             self._deadlines.append(deadline)
@@ -126,7 +126,7 @@ class Simulator:
             return found
 
     def finish(self, invocation: FunctionInvocation, answer: object) -> None:
-        """End an invocation: by what the function returned, as JSON has it, or by `NoAnswer`."""
+        """End an invocation with the function's return value, parsed from JSON, or with a `NoAnswer`."""
         with self._changed:
             self.account.functions.finish(invocation, answer, self.clock.monotonic())
 
@@ -146,20 +146,20 @@ class Simulator:
         return self.account.call(service, operation, params, self.clock.monotonic())
 
     def _poll(self, params: dict[str, Any]) -> dict[str, Any] | AwsRefusal:
-        """Receive again and again until a message comes or the poll's WaitTimeSeconds are over."""
+        """Return the answer to a long poll: receive again until a message comes or WaitTimeSeconds are over."""
         deadline = self.clock.monotonic() + self.account.sqs.wait_seconds(params)
         answer: dict[str, Any] | AwsRefusal = {}
         self._deadlines.append(deadline)
         try:
             while answer == {} and self.clock.monotonic() < deadline:
-                if not self._somebody_acts():
+                if not self._another_thread_calls():
                     self._move_clock()
                 answer = self.account.call("sqs", "ReceiveMessage", params, self.clock.monotonic())
         finally:
             self._deadlines.remove(deadline)
         return answer
 
-    def _somebody_acts(self) -> bool:
+    def _another_thread_calls(self) -> bool:
         """Return whether another thread calls within the grace period; without another thread, return at once."""
         others = [thread for thread in self._callers if thread.is_alive() and thread is not threading.current_thread()]
         calls_before = self._calls
@@ -175,14 +175,14 @@ class Simulator:
 
 
 def _json_params(request: AWSPreparedRequest, operation: OperationModel) -> dict[str, Any]:
-    """Return the parameters of a request whose body is JSON, and whose path has the others."""
+    """Return the parameters of a request: those in its JSON body, and those in its path."""
     template = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(operation.http["requestUri"]))
     found = re.fullmatch(template, urlsplit(request.url).path)
     assert found is not None, f"{operation.name} is asked for at another path"
     return {**json.loads(request.body or b"{}"), **{name: unquote(value) for name, value in found.groupdict().items()}}
 
 
-def of(client: BaseClient) -> Simulator | None:
+def simulator_of(client: BaseClient) -> Simulator | None:
     """Return the simulator that answers a client; None if its calls go to the network."""
     return _simulators.get(client)
 

@@ -1,4 +1,4 @@
-"""The AWS query protocol, in which SNS talks, from the service's side: requests are form fields, answers are XML.
+"""The AWS query protocol, as SNS uses it, from the service's side: requests are form fields, answers are XML.
 
 botocore's service model says how each parameter is written. A nested value has a dotted name, and a list numbers its
 entries: `Attributes.entry.1.key=FifoTopic&Attributes.entry.1.value=true`.

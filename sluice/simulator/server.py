@@ -53,7 +53,7 @@ class SimulatorServer:
         self.stop()
 
     def start(self) -> None:
-        """Answer from now on; after `stop` again at the same port, with the same queues, topics and messages."""
+        """Answer requests from now on; after a `stop` at the same port, with the same queues, topics and messages."""
         self._server.start()
 
     def stop(self) -> None:
@@ -88,7 +88,7 @@ class SimulatorServer:
     def answer(
         self, region: str, service: str, operation: str, params: dict[str, Any]
     ) -> Mapping[str, Any] | AwsRefusal:
-        """Answer one call; a receive waits up to its WaitTimeSeconds for a message."""
+        """Return the answer or refusal of one call; a receive waits up to its WaitTimeSeconds for a message."""
         with self._changed:
             if region not in self._accounts:
                 self._accounts[region] = Account(region=region, base_url=self.url, seed=len(self._accounts))
@@ -100,7 +100,7 @@ class SimulatorServer:
             return answer
 
     def _poll(self, account: Account, params: dict[str, Any]) -> Mapping[str, Any] | AwsRefusal:
-        """Receive again after each call and each change by time, until a message comes or the poll's time is over."""
+        """Return the answer to a long poll: receive again after each change until a message comes or time is up."""
         answer: Mapping[str, Any] | AwsRefusal = {}
         deadline = self._now() + account.sqs.wait_seconds(params)
         while answer == {} and (left_seconds := deadline - self._now()) > 0:

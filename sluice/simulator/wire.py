@@ -34,7 +34,7 @@ _SCOPE = re.compile(rf"AWS4-HMAC-SHA256 Credential=[^/,]+/[0-9]+/{_REGION}/([a-z
 _IDLE_SECONDS = 300
 _BODY_BYTES_MAX = 8 << 20  # a call has at most 1 MiB, and a form may write each byte of it as three: `%2F`
 CONNECTIONS_MAX = 1_000
-OF_A_CONNECTION = frozenset(
+HOP_BY_HOP_HEADERS = frozenset(
     (
         "connection",
         "content-length",
@@ -64,9 +64,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class WireAnswer:
-    """An HTTP answer; `missing_bytes` is by how much the body is shorter than its Content-Length claims.
+    """An HTTP answer.
 
-    The recording proxy passes on an answer that the service cut short, and the client has to see that it is cut.
+    Args:
+        missing_bytes: by how much the body is shorter than its Content-Length claims. The recording proxy passes on an
+            answer that the service cut short, and the client has to see that it is cut.
     """
 
     status_code: int
@@ -152,7 +154,7 @@ def signed_region(headers: Message, why: str) -> str:
 
     Args:
         headers: of the request.
-        why: the end of the error's text: why any credentials will do.
+        why: the end of the error's text, the reason for which any credentials will do.
 
     Raises:
         RefusedError: the request is not signed.
@@ -225,7 +227,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__((LOOPBACK, port), _Handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002 (as it is called)
-        """Accept a connection unless too many are open; the refused client tries again."""
+        """Return whether to accept a connection: not if too many are open; that client then tries again."""
         if len(self._open) >= CONNECTIONS_MAX:
             return False
         request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -283,7 +285,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, answer: WireAnswer) -> None:
         self.send_response_only(answer.status_code)
         for name, value in answer.headers.items():
-            if name.lower() not in OF_A_CONNECTION:
+            if name.lower() not in HOP_BY_HOP_HEADERS:
                 self.send_header(name, value)
         self._finish(answer.body, answer.missing_bytes)
 

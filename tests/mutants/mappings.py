@@ -136,7 +136,7 @@ def _stops_batches(self: Functions, of: SimulatedMapping, params: Mapping[str, A
 
 
 def _takes_batches(self: Functions, params: Mapping[str, Any], now: float) -> dict[str, Any]:
-    self._now, poller = now, self._mapping_of(params).poller
+    self._now, poller = now, self._named_mapping(params).poller
     for invocation in poller.invocations:
         _DELETE(poller, invocation.messages)
     return _DELETE_MAPPING(self, params, now)
@@ -155,9 +155,9 @@ MUTANTS = (
     Mutant("mapping-never-disabled", "a disabled mapping receives", *_POLLS, _poll_with(is_enabled=True)),
     Mutant("mapping-reverses", "a batch comes in reverse", EventSourceMapping, "_receive", after(EventSourceMapping, "_receive", lambda result, *_: result[::-1])),
     Mutant("mapping-stops-batches", "a batch under way is given up when its mapping is disabled", Functions, "_configure", _stops_batches),
-    Mutant("mapping-ignores-updates", "a change of a mapping is confirmed and not made", Functions, "_update_mapping", lambda self, params, _now: functions._describe(self._mapping_of(params))),
+    Mutant("mapping-ignores-updates", "a change of a mapping is confirmed and not made", Functions, "_update_mapping", lambda self, params, _now: functions._describe(self._named_mapping(params))),
     Mutant("mapping-takes-batches", "a deleted mapping deletes what is under way", Functions, "_delete_mapping", _takes_batches),
-    Mutant("mapping-stays", "a deleted mapping stays", Functions, "_delete_mapping", lambda self, params, _now: functions._describe(self._mapping_of(params))),
+    Mutant("mapping-stays", "a deleted mapping stays", Functions, "_delete_mapping", lambda self, params, _now: functions._describe(self._named_mapping(params))),
     # Ends.
     Mutant("mapping-deletes-at-once", "a batch is deleted before its function ends", *_POLLS, _deletes_at_once),
     Mutant("mapping-deletes-nothing", "what succeeded comes again", EventSourceMapping, "_messages_to_delete", returning([])),
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant("mapping-deletes-after-errors", "a batch is deleted although its function failed", *_ENDS, _after_end(_forget, of_errors=True)),
     Mutant("mapping-releases-after-errors", "a failed batch comes again at once", *_ENDS, _after_end(_release, of_errors=True)),
     Mutant("mapping-releases-reported", "what is reported comes again at once", *_ENDS, _after_end(_release, of_errors=False)),
-    Mutant("mapping-late-answers", "an answer after the timeout counts", Functions, "_end_late", nothing),
+    Mutant("mapping-late-answers", "an answer after the timeout counts", Functions, "_end_overdue", nothing),
     # Answers.
     Mutant("mapping-empty-id", "an empty id is no failure", *_READS, _forgives(lambda each: each == {"itemIdentifier": ""})),
     Mutant("mapping-null-id", "an id of null is no failure", *_READS, _forgives(lambda each: each == {"itemIdentifier": None})),
@@ -204,5 +204,5 @@ MUTANTS = (
     Mutant("mapping-any-visibility", "any visibility timeout is accepted", Functions, "_create_mapping", without(Functions, "_create_mapping", "less than Function timeout", instead={})),
     Mutant("mapping-any-queue", "a queue that does not exist is accepted", Functions, "_create_mapping", without(Functions, "_create_mapping", "NonExistentQueue", instead={})),
     Mutant("mapping-twice", "a second mapping is accepted", Functions, "_check_duplicate", nothing),
-    Mutant("mapping-once-for-all", "a queue has one mapping, whatever the function", Functions, "_of_function", lambda self, _name: list(self._mappings.values())),
+    Mutant("mapping-once-for-all", "a queue has one mapping, whatever the function", Functions, "_mappings_of", lambda self, _name: list(self._mappings.values())),
 )  # fmt: skip

@@ -132,12 +132,12 @@ def _default(**changed: str) -> Callable[..., dict[str, str]]:
 
 
 def _replacing_tags(self: Sqs, params: Mapping[str, Any], _now: float) -> dict[str, Any]:
-    self._of(params).tags = dict(params["Tags"])
+    self._named_queue(params).tags = dict(params["Tags"])
     return {}
 
 
 def _removing_all_tags(self: Sqs, params: Mapping[str, Any], _now: float) -> dict[str, Any]:
-    self._of(params).tags = {}
+    self._named_queue(params).tags = {}
     return {}
 
 
@@ -168,7 +168,7 @@ MUTANTS = (
     Mutant("size-fixed", "MaximumMessageSize has no effect", SimulatedQueue, "seconds", _always(MaximumMessageSize=limits.MESSAGE_BYTES_MAX)),
     Mutant("delay-fixed", "DelaySeconds has no effect", SimulatedQueue, "seconds", _always(DelaySeconds=0)),
     Mutant("wait-fixed", "ReceiveMessageWaitTimeSeconds has no effect", Sqs, "wait_seconds", lambda _self, params: int(params.get("WaitTimeSeconds", 0))),
-    Mutant("wait-of-the-queue", "a receive's own WaitTimeSeconds has no effect", Sqs, "wait_seconds", lambda self, params: self._of(params).seconds("ReceiveMessageWaitTimeSeconds")),
+    Mutant("wait-of-the-queue", "a receive's own WaitTimeSeconds has no effect", Sqs, "wait_seconds", lambda self, params: self._named_queue(params).seconds("ReceiveMessageWaitTimeSeconds")),
     Mutant("never-waits", "no receive waits", Sqs, "wait_seconds", returning(0)),
     Mutant("set-visibility-ignored", "a changed VisibilityTimeout has no effect", SimulatedQueue, "change_attributes", _keeping("VisibilityTimeout")),
     Mutant("set-retention-ignored", "a changed MessageRetentionPeriod has no effect", SimulatedQueue, "change_attributes", _keeping("MessageRetentionPeriod")),
@@ -194,7 +194,7 @@ MUTANTS = (
     Mutant("unknown-attribute-read", "an unknown attribute can be read", sqs, "_GETTABLE", _Everything(), read_by=(Sqs, "_get_queue_attributes")),
     Mutant("suffix-not-needed", "a FIFO queue's name needs no suffix", settings, "check_name", without(settings, "check_name", "must end with")),
     # Queues.
-    Mutant("created-again", "a queue can be made again with other attributes", Sqs, "_create_again", staticmethod(lambda existing, _requested: {"QueueUrl": existing.url})),
+    Mutant("created-again", "a queue can be made again with other attributes", Sqs, "_repeat_creation", staticmethod(lambda existing, _requested: {"QueueUrl": existing.url})),
     Mutant("created-without-tags", "tags given at the creation are lost", Sqs, "_create_queue", _create_changed(tags={})),
     Mutant("unknown-queue-made", "GetQueueAttributes of an unknown queue is empty", Sqs, "_get_queue_attributes", without(Sqs, "_get_queue_attributes", "NonExistentQueue", instead={})),
     Mutant("prefix-ignored", "queues are not listed by prefix", Sqs, "_list_queues", _without_prefix),
@@ -212,7 +212,7 @@ MUTANTS = (
     # Window and groups.
     Mutant("window-of-four-minutes", "ids are forgotten after four minutes", FifoQueue, "is_remembered", lambda _self, first, now: now < first.sent_at + 240),
     Mutant("looks-at-one", "only the oldest message of a queue is looked at", limits, "FIFO_WINDOW_MESSAGES", 1, read_by=(FifoQueue, "_groups")),
-    Mutant("one-in-flight", "a queue has one message in flight", limits, "IN_FLIGHT_MESSAGES_MAX", 1, read_by=(SimulatedQueue, "room_in_flight")),
+    Mutant("one-in-flight", "a queue has one message in flight", limits, "IN_FLIGHT_MESSAGES_MAX", 1, read_by=(SimulatedQueue, "in_flight_room")),
     # Visibility.
     Mutant("extension-ignored", "a visibility timeout cannot be extended", SimulatedQueue, "change_visibility", _only_to_zero),
     Mutant("release-ignored", "a message cannot be given back", SimulatedQueue, "change_visibility", _only_longer),

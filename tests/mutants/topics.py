@@ -17,7 +17,7 @@ from sluice.simulator.model.topics.sns import Sns
 from sluice.simulator.model.topics.topic import PublishResult, SimulatedTopic, Subscription
 from tests.mutants.mutant import Mutant, after, nothing, returning, without
 
-_FIRST = SimulatedTopic.first
+_FIRST = SimulatedTopic.earlier_publish
 _DELIVER = Delivery._deliver
 _FAN_OUT = Delivery.fan_out
 _SUBSCRIBE = Sns._subscribe
@@ -192,11 +192,11 @@ _ADD_PERMISSION = (Sns, "_add_permission")
 _REMOVE_PERMISSION = (Sns, "_remove_permission")
 MUTANTS = (
     # What a topic remembers.
-    Mutant("topic-window-of-a-minute", "a topic remembers for a minute", SimulatedTopic, "first", _window_of(60)),
-    Mutant("topic-window-of-four-minutes", "a topic remembers for four minutes", SimulatedTopic, "first", _window_of(240)),
-    Mutant("topic-window-for-ever", "a topic never forgets", SimulatedTopic, "first", _window_of(10**9)),
-    Mutant("topic-window-extended", "a repeat extends a topic's window", SimulatedTopic, "first", _extend_by_repeats),
-    Mutant("topic-by-group-always", "every topic deduplicates per group", SimulatedTopic, "key", lambda _self, id_, group: (group, id_)),
+    Mutant("topic-window-of-a-minute", "a topic remembers for a minute", SimulatedTopic, "earlier_publish", _window_of(60)),
+    Mutant("topic-window-of-four-minutes", "a topic remembers for four minutes", SimulatedTopic, "earlier_publish", _window_of(240)),
+    Mutant("topic-window-for-ever", "a topic never forgets", SimulatedTopic, "earlier_publish", _window_of(10**9)),
+    Mutant("topic-window-extended", "a repeat extends a topic's window", SimulatedTopic, "earlier_publish", _extend_by_repeats),
+    Mutant("topic-by-group-always", "every topic deduplicates per group", SimulatedTopic, "deduplication_key", lambda _self, id_, group: (group, id_)),
     Mutant("topic-by-content-always", "a topic goes by content, whatever the id", SimulatedTopic, "deduplication_id", lambda _self, body, _requested: content_id(body)),
     Mutant("topic-needs-no-id", "a topic needs no id", SimulatedTopic, "is_by_content", returning(value=True)),
     Mutant("topic-repeat-new-id", "a repeated publish's answer has a new id", Delivery, "fan_out", _repeat_answer(MessageId=lambda answer: answer["MessageId"][::-1])),
@@ -216,7 +216,7 @@ MUTANTS = (
     Mutant("group-to-standard", "a FIFO topic gives a standard queue the group", delivery, "_group_for", lambda _queue, _topic, entry: entry.get("MessageGroupId")),
     Mutant("no-group-to-standard", "a standard topic gives a standard queue no group", delivery, "_group_for", lambda queue, _topic, entry: entry.get("MessageGroupId") if queue.is_fifo else None),
     Mutant("deny-ignored", "a queue policy's Deny has no effect", delivery, "may_send", _any_allow),
-    Mutant("any-source-may-send", "the condition of a queue policy has no effect", policies, "_holds", returning(value=True)),
+    Mutant("any-source-may-send", "the condition of a queue policy has no effect", policies, "_is_condition_met", returning(value=True)),
     Mutant("structure-ignored", "a message by protocol is delivered whole", delivery, "message_of", _whole_message),
     Mutant("protocol-ignored", "a message by protocol is delivered as its default", delivery, "message_of", _default_of),
     # Publishes.

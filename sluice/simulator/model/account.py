@@ -64,6 +64,6 @@ class Account:
         return min([*self.sqs.changes_after(now), *self.functions.changes_after(now)], default=None)
 
     def _call_of_mapping(self, operation: str, params: dict[str, Any], now: float) -> Mapping[str, Any]:
-        """Answer a call that a mapping makes, with nothing if its queue is gone."""
+        """Return SQS's answer to a call of an event source mapping; an empty one if SQS refuses."""
         answered = self.call("sqs", operation, params, now)
         return {} if isinstance(answered, AwsRefusal) else answered

@@ -13,7 +13,7 @@ def check(entries: list[Params], kind: str) -> None:
     """Refuse the whole batch for its number of entries or for their ids [BAT-01..BAT-04].
 
     Args:
-        entries: of the batch.
+        entries: the batch.
         kind: the name of an entry in AWS's error text.
     """
     prefix = "AWS.SimpleQueueService."
@@ -37,7 +37,7 @@ def check(entries: list[Params], kind: str) -> None:
 
 
 def handle_each(entries: list[Params], handle: Callable[[Params], AnswerFields]) -> AnswerFields:
-    """Handle each entry of a batch, and return the answer; a refused entry leaves the others alone [BAT-08, BAT-13]."""
+    """Return the answer to a batch, entry by entry: `handle`'s answer, or its refusal [BAT-08, BAT-13]."""
     successful, failed = [], []
     for entry in entries:
         try:

@@ -29,7 +29,7 @@ type AttributeValues = Mapping[str, list[Any]]
 _COMPARE = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
-def _has_form(value: str, pattern: str) -> bool:
+def _matches_wildcard(value: str, pattern: str) -> bool:
     """Return whether a value matches a pattern in which `*` stands for any text."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), value, re.DOTALL) is not None
 
@@ -45,7 +45,7 @@ _STRINGS: Mapping[str, Callable[[str, str], bool]] = {
     "prefix": lambda value, pattern: value.startswith(pattern),
     "suffix": lambda value, pattern: value.endswith(pattern),
     "equals-ignore-case": lambda value, pattern: value.casefold() == pattern.casefold(),
-    "wildcard": _has_form,
+    "wildcard": _matches_wildcard,
     "cidr": _is_in_network,
 }
 _NEGATED = ("prefix", "wildcard")  # the operators that anything-but takes, besides plain values
@@ -105,11 +105,12 @@ def _join(path: str, name: str) -> str:
 
 
 def _accepts(policy: FilterPolicy, values: AttributeValues, path: str = "") -> bool:
+    """Return whether a message's values match every key of the policy below `path`."""
     return all(_accepts_key(name, rules, values, path) for name, rules in policy.items())
 
 
 def _accepts_key(name: str, rules: Any, values: AttributeValues, path: str) -> bool:
-    """Return whether the values match one key of a policy: the sides of an `$or`, a nested policy, or rules."""
+    """Return whether a message's values match one key of a policy, which has `$or`, a nested policy, or rules."""
     if is_or(name, rules):
         return any(_accepts(side, values, path) for side in rules)
     if isinstance(rules, Mapping):
@@ -119,13 +120,14 @@ def _accepts_key(name: str, rules: Any, values: AttributeValues, path: str) -> b
 
 
 def _fits(rule: Any, values: list[Any]) -> bool:
+    """Return whether one of the values at a path matches a rule; `exists: false` matches no value."""
     if rule == {"exists": False}:
         return not values
     return any(_fits_value(rule, value) for value in values)
 
 
 def _fits_value(rule: Any, value: Any) -> bool:
-    """Return whether one value matches a rule; only the rule null matches null."""
+    """Return whether one value matches one rule of a policy; a null value matches the rule null only."""
     if not isinstance(rule, Mapping):
         return _is_same(rule, value)
     ((kind, argument),) = rule.items()
@@ -218,6 +220,7 @@ def _is_nested(policy: FilterPolicy) -> bool:
 
 
 def _check_rule(rule: Any, invalid: _Invalid) -> None:
+    """Refuse a malformed rule with the error that `invalid` makes of a problem's text."""
     if isinstance(rule, list):
         raise invalid("Match value must be String, number, true, false, or null")
     if not isinstance(rule, Mapping):

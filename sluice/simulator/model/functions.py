@@ -1,6 +1,6 @@
 """A model of Lambda's API, as far as event source mappings of SQS queues need it. Ids in brackets are promises.
 
-A function has no code here: who plays it takes its invocations, and ends them.
+A function has no code here: the caller of `Functions` polls for its invocations, and says how each ends.
 
 https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-parameters.html,
 https://docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html (read 2026-11-27)
@@ -31,7 +31,7 @@ class SimulatedFunction:
     """A function.
 
     Args:
-        concurrency_max: invocations of all its mappings under way at most, its reserved concurrency; None is no limit.
+        concurrency_max: its reserved concurrency: the most invocations at one time; None is no limit.
     """
 
     name: str
@@ -42,7 +42,7 @@ class SimulatedFunction:
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedMapping:
-    """An event source mapping: what was asked for, and the poller that does it."""
+    """An event source mapping: its settings, as the API's caller gave them, and the poller that follows them."""
 
     id: str
     function: SimulatedFunction
@@ -52,13 +52,13 @@ class SimulatedMapping:
 
 @dataclass(frozen=True, slots=True)
 class FunctionInvocation:
-    """An invocation of a function, for who plays the function."""
+    """An invocation of a function, which `Functions.finish` ends."""
 
     mapping: SimulatedMapping
     invocation: Invocation
 
     def is_under_way(self) -> bool:
-        """Return whether an answer to it still counts: the function has time left."""
+        """Return whether the function has time left, so that an answer still counts."""
         return self.invocation in self.mapping.poller.invocations
 
 
@@ -66,9 +66,9 @@ class Functions:
     """All functions and event source mappings of one account and region.
 
     Args:
-        call: makes a call of SQS at an instant.
-        queues: by ARN.
-        arn_prefix: what ARNs of Lambda begin with.
+        call: calls SQS: takes operation, parameters and instant.
+        queues: the account's queues by ARN.
+        arn_prefix: the beginning of function ARNs.
         new_id: makes ids of mappings.
     """
 
@@ -86,12 +86,12 @@ class Functions:
         self._now = 0.0
         self.operations: Mapping[str, ModelOperation] = {
             "CreateFunction": self._create_function,
-            "GetFunctionConfiguration": lambda params, _: _describe_function(self._function_of(params)),
+            "GetFunctionConfiguration": lambda params, _: _describe_function(self._named_function(params)),
             "DeleteFunction": self._delete_function,
             "PutFunctionConcurrency": self._put_function_concurrency,
             "DeleteFunctionConcurrency": self._delete_function_concurrency,
             "CreateEventSourceMapping": self._create_mapping,
-            "GetEventSourceMapping": lambda params, _: _describe(self._mapping_of(params)),
+            "GetEventSourceMapping": lambda params, _: _describe(self._named_mapping(params)),
             "UpdateEventSourceMapping": self._update_mapping,
             "DeleteEventSourceMapping": self._delete_mapping,
         }
@@ -99,20 +99,20 @@ class Functions:
     def poll(self, name: str, now: float) -> FunctionInvocation | None:
         """Return an invocation of a function that begins now; None where there is none."""
         self._now = now
-        for mapping in self._of_function(name):
-            self._end_late(mapping, now)
+        for mapping in self._mappings_of(name):
+            self._end_overdue(mapping, now)
             while (invocation := mapping.poller.poll(now)) is not None:
                 if not self._is_throttled(mapping.function):
                     return FunctionInvocation(mapping, invocation)
                 mapping.poller.finish(invocation, NoAnswer.THROTTLED, now)
         return None
 
-    def finish(self, ended: FunctionInvocation, answer: object, now: float) -> None:
-        """Take in the end of an invocation; one that took longer than its function may has ended before [ESM-11]."""
+    def finish(self, invocation: FunctionInvocation, answer: object, now: float) -> None:
+        """End an invocation with its function's answer, which does not count after the function's timeout [ESM-11]."""
         self._now = now
-        self._end_late(ended.mapping, now)
-        if ended.is_under_way():
-            ended.mapping.poller.finish(ended.invocation, answer, now)
+        self._end_overdue(invocation.mapping, now)
+        if invocation.is_under_way():
+            invocation.mapping.poller.finish(invocation.invocation, answer, now)
 
     def changes_after(self, now: float) -> Iterable[float]:
         """Yield the instants after `now` at which a throttled batch is tried again, or a function is out of time."""
@@ -123,17 +123,17 @@ class Functions:
                 if change > now:
                     yield change
 
-    def _of_function(self, name: str) -> list[SimulatedMapping]:
+    def _mappings_of(self, name: str) -> list[SimulatedMapping]:
         return [mapping for mapping in self._mappings.values() if mapping.function.name == name]
 
     def _is_throttled(self, function: SimulatedFunction) -> bool:
         """Return whether more invocations are under way than the function has concurrency for [ESM-12]."""
-        of_function = self._of_function(function.name)
+        of_function = self._mappings_of(function.name)
         under_way = [each for mapping in of_function for each in mapping.poller.invocations if each.retry_at is None]
         return function.concurrency_max is not None and len(under_way) > function.concurrency_max
 
-    def _end_late(self, mapping: SimulatedMapping, now: float) -> None:
-        """End the invocations whose function has no time left."""
+    def _end_overdue(self, mapping: SimulatedMapping, now: float) -> None:
+        """End a mapping's invocations that ran longer than the function's timeout, as failures."""
         for each in list(mapping.poller.invocations):
             if each.retry_at is None and now >= each.begun_at + mapping.function.timeout_seconds:
                 mapping.poller.finish(each, NoAnswer.ERROR, now)
@@ -150,19 +150,19 @@ class Functions:
         return _describe_function(self._functions[name])
 
     def _delete_function(self, params: Params, _now: float) -> AnswerFields:
-        del self._functions[self._function_of(params).name]
+        del self._functions[self._named_function(params).name]
         return {}
 
     def _put_function_concurrency(self, params: Params, _now: float) -> AnswerFields:
         concurrency_max = params["ReservedConcurrentExecutions"]
-        self._function_of(params).concurrency_max = concurrency_max
+        self._named_function(params).concurrency_max = concurrency_max
         return {"ReservedConcurrentExecutions": concurrency_max}
 
     def _delete_function_concurrency(self, params: Params, _now: float) -> AnswerFields:
-        self._function_of(params).concurrency_max = None
+        self._named_function(params).concurrency_max = None
         return {}
 
-    def _function_of(self, params: Params) -> SimulatedFunction:
+    def _named_function(self, params: Params) -> SimulatedFunction:
         function = self._functions.get(params["FunctionName"])
         if function is None:
             raise AwsRefusal("ResourceNotFoundException", f"Function not found: {params['FunctionName']}", status=404)
@@ -199,7 +199,7 @@ class Functions:
 
     def _check_duplicate(self, queue: SimulatedQueue, function: SimulatedFunction) -> None:
         """Refuse a second mapping of a queue to a function [ESM-26]."""
-        for mapping in self._of_function(function.name):
+        for mapping in self._mappings_of(function.name):
             if mapping.poller.queue_arn == queue.arn:
                 text = (
                     f'An event source mapping with SQS arn (" {queue.arn} ") and function (" {function.name} ") already'
@@ -208,12 +208,12 @@ class Functions:
                 raise AwsRefusal("ResourceConflictException", text, status=409)
 
     def _update_mapping(self, params: Params, _now: float) -> AnswerFields:
-        mapping = self._mapping_of(params)
+        mapping = self._named_mapping(params)
         self._configure(mapping, params)
         return _describe(mapping)
 
     def _configure(self, mapping: SimulatedMapping, params: Params) -> None:
-        """Let a mapping do what is asked for; what is not named stays."""
+        """Set the settings of a mapping that a call names; the others stay."""
         settings = mapping.settings | {name: params[name] for name in _SETTABLE if name in params}
         patterns = [each.get("Pattern", "") for each in settings.get("FilterCriteria", {}).get("Filters", [])]
         check_settings(settings, is_fifo=mapping.poller.queue_arn.endswith(".fifo"))
@@ -225,12 +225,12 @@ class Functions:
         poller.filters, poller.is_enabled = patterns, settings.get("Enabled", True)
 
     def _delete_mapping(self, params: Params, _now: float) -> AnswerFields:
-        """Receive nothing more; what is under way ends as it would [ESM-20]."""
-        mapping = self._mapping_of(params)
+        """Delete a mapping: it receives no more; its running invocations end as usual [ESM-20]."""
+        mapping = self._named_mapping(params)
         del self._mappings[mapping.id]
         return _describe(mapping)
 
-    def _mapping_of(self, params: Params) -> SimulatedMapping:
+    def _named_mapping(self, params: Params) -> SimulatedMapping:
         mapping = self._mappings.get(params["UUID"])
         if mapping is None:
             raise AwsRefusal("ResourceNotFoundException", "The resource you requested does not exist.", status=404)
@@ -241,7 +241,7 @@ class Functions:
 
 
 def check_settings(settings: Mapping[str, Any], *, is_fifo: bool) -> None:
-    """Refuse a batch or a window that a queue cannot have."""
+    """Refuse a batch size or a batching window that AWS refuses for such a queue."""
     window_seconds = settings.get("MaximumBatchingWindowInSeconds", 0)
     if is_fifo and window_seconds:  # [ESM-16]
         raise _invalid("Batching window is not supported for FIFO queues")
@@ -252,7 +252,7 @@ def check_settings(settings: Mapping[str, Any], *, is_fifo: bool) -> None:
 
 
 def check_patterns(patterns: Iterable[str]) -> None:
-    """Refuse filters that are none [ESM-24]."""
+    """Refuse patterns of filters that are malformed [ESM-24]."""
     for pattern in patterns:
         try:
             check_policy(pattern, is_of_body=True)

@@ -53,7 +53,7 @@ class Invocation:
         messages: as SQS returned them.
         event: the function's event: the messages as records.
         received_at: the instant of the receive, in seconds.
-        begun_at: the instant at which the function was last invoked with it.
+        begun_at: the instant of the latest invocation with this batch.
         retry_at: the instant of the next try of a throttled invocation; None while the function runs.
     """
 
@@ -158,7 +158,7 @@ class EventSourceMapping:
         return [message for message in invocation.messages if message["MessageId"] not in failed_ids]
 
     def _drop_late(self, now: float) -> None:
-        """Drop batches that were throttled until their visibility timeout was over."""
+        """Drop the throttled batches whose visibility timeout is over."""
         self.invocations = [
             each
             for each in self.invocations
@@ -167,9 +167,10 @@ class EventSourceMapping:
 
 
 def _accepts(pattern: Mapping[str, Any], body: str) -> bool:
-    """Return whether a pattern wants a message: only `body` is looked at, text by a list of rules, JSON by an object.
+    """Return whether a filter's pattern matches a message's body; the pattern's other keys are ignored.
 
-    AWS: where the pattern is of one kind and the body of the other, Lambda drops the message (with-sqs-filtering.html).
+    A pattern has a list of rules for a text, or an object for a JSON body. AWS: where the pattern is of one kind and
+    the body of the other, Lambda drops the message (with-sqs-filtering.html).
     """
     rules = pattern.get("body", {})
     if not isinstance(rules, list):
@@ -186,7 +187,7 @@ def _is_json(text: str) -> bool:
 
 
 def failed_message_ids(answer: object) -> frozenset[str] | None:
-    """Return the ids of messages that an answer reports as failed; None for an invalid answer: all messages failed.
+    """Return the ids of messages that a function's answer reports as failed; None if it is invalid: all failed.
 
     AWS: "Lambda treats a batch as a complete success" for an empty or null list, answer or value, and as "a complete
     failure" for an invalid answer, an empty or null itemIdentifier, and one with a wrong key (services-sqs-

@@ -1,4 +1,4 @@
-"""Decides by the rules of IAM whether a resource policy allows one request; knows the operators of such policies only.
+"""Decides by the rules of IAM whether a resource policy allows one request; knows the elements that such policies use.
 
 The simulator enforces the decision. LocalStack stores policies and enforces none of them, so on LocalStack the contract
 tests ask this module. A statement without `Principal`, `Action` or `Resource` is about all of them.
@@ -61,7 +61,7 @@ def _matches(statement: Mapping[str, Any], request: PolicyRequest) -> bool:
         and any(_is_like(request.action.lower(), pattern.lower()) for pattern in actions)
         and any(_is_like(request.resource, pattern) for pattern in resources)
         and all(
-            _holds(operator, request.context.get(key.lower()), list(map(str, _as_list(allowed))))
+            _is_condition_met(operator, request.context.get(key.lower()), list(map(str, _as_list(allowed))))
             for operator, conditions in statement.get("Condition", {}).items()
             for key, allowed in conditions.items()
         )
@@ -79,7 +79,7 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _holds(operator: str, seen: str | None, allowed: list[str]) -> bool:
+def _is_condition_met(operator: str, seen: str | None, allowed: list[str]) -> bool:
     """Return whether a condition is met.
 
     Args:

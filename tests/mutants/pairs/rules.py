@@ -266,7 +266,7 @@ def _topic_forgets(original: ModelRule, when: OfPublish) -> ModelRule:
     def fan_out(self: Delivery, topic: SimulatedTopic, entry: Mapping[str, Any], now: float) -> Any:
         if topic.is_fifo and when(_publish_of(self, topic, entry, None)):
             id_ = topic.deduplication_id(entry["Message"], entry.get("MessageDeduplicationId"))
-            topic._published.pop(topic.key(id_, entry["MessageGroupId"]), None)
+            topic._published.pop(topic.deduplication_key(id_, entry["MessageGroupId"]), None)
         return original(self, topic, entry, now)
 
     return fan_out

@@ -205,7 +205,7 @@ def _repeat(life: _Life) -> None:
 def _ask(
     life: _Life, queue: FifoQueue, dead: FifoQueue | None, attempt_id: str | None, *, most: int, seconds: int | None
 ) -> None:
-    def record_dead(message: QueuedMessage) -> bool:
+    def move_to_dlq(message: QueuedMessage) -> bool:
         if dead is not None:
             dead.take_dead_letter(message, life.now, source_arn=queue.name)
         return dead is not None
@@ -217,7 +217,7 @@ def _ask(
     except AwsRefusal:
         return
     received = again or queue.receive(
-        most, visibility_seconds=visibility_seconds, now=life.now, record_dead=record_dead
+        most, visibility_seconds=visibility_seconds, now=life.now, move_to_dlq=move_to_dlq
     )
     if attempt_id is not None and again is None:
         queue.remember_attempt(attempt_id, received, life.now)

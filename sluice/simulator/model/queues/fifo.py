@@ -1,4 +1,7 @@
-"""A FIFO queue: groups block, deduplication ids are remembered, receipt handles expire."""
+"""A FIFO queue: groups block, deduplication ids are remembered, receipt handles expire.
+
+Ids in brackets, such as [DED-09], are promises: `contract_tests.promises` has each as a sentence.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -48,7 +51,10 @@ class FifoQueue(SimulatedQueue):
         self._attempts: dict[str, _Attempt] = {}
 
     def settle(self, now: float) -> None:
-        """Also forget ids after five minutes, and add groups that can be received again to the end of the rotation."""
+        """Bring the queue up to the instant `now`: as any queue, and by what time changes in a FIFO queue alone.
+
+        Deduplication ids older than five minutes are forgotten. Groups that can be received again join the rotation.
+        """
         super().settle(now)
         for key in [key for key, first in self._remembered.items() if not self.is_remembered(first, now)]:
             del self._remembered[key]
@@ -57,11 +63,11 @@ class FifoQueue(SimulatedQueue):
                 self._rotation[group] = None  # at the end [GRP-07]
 
     def is_remembered(self, first: _RememberedMessage, now: float) -> bool:
-        """Return whether the first send was less than five minutes ago; repeats do not extend that time [DED-08]."""
+        """Return whether the first send of an id is less than five minutes ago; repeats do not count [DED-08]."""
         return now < first.sent_at + limits.DEDUPLICATION_WINDOW_SECONDS
 
     def deduplication_key(self, message: QueuedMessage) -> DeduplicationKey:
-        """Return the key that a repeated send shares: the id, within the queue or within a group [DED-01, DED-04]."""
+        """Return the key by which two sends are the same: the id, within the queue or a group [DED-01, DED-04]."""
         assert message.group is not None
         assert message.deduplication_id is not None
         return (message.group if self._scope == "messageGroup" else "", message.deduplication_id)
@@ -81,7 +87,10 @@ class FifoQueue(SimulatedQueue):
         return added
 
     def send(self, message: QueuedMessage, now: float, *, delay_seconds: int | None = None) -> QueuedMessage:
-        """Store a message, or return the first one with its id, even if that one was received and deleted [DED-01]."""
+        """Store a message and return it; a repeat is not stored and gets the ids of the first send [DED-01].
+
+        The first message may have been received and deleted meanwhile.
+        """
         key = self.deduplication_key(message)
         first = self._remembered.get(key)
         if first is not None:
@@ -117,7 +126,7 @@ class FifoQueue(SimulatedQueue):
         )
 
     def _candidates(self, now: float) -> Iterator[QueuedMessage]:
-        """Yield the messages of one group after the other, in the rotation's order [RCV-08].
+        """Yield the messages that a receive may take, group by group in the rotation's order [RCV-08].
 
         A group leaves the rotation when its first message is yielded.
         """
@@ -130,10 +139,10 @@ class FifoQueue(SimulatedQueue):
         self._rotation = {group: None for group in self._rotation if group in groups}
 
     def receive(
-        self, most: int, *, visibility_seconds: int, now: float, record_dead: DeadLetterMove
+        self, most: int, *, visibility_seconds: int, now: float, move_to_dlq: DeadLetterMove
     ) -> list[QueuedMessage]:
-        """Also add groups received with visibility timeout 0 to the rotation, in the order of the receive [GRP-03]."""
-        received = super().receive(most, visibility_seconds=visibility_seconds, now=now, record_dead=record_dead)
+        """Receive as any queue does; groups received with visibility timeout 0 join the rotation again [GRP-03]."""
+        received = super().receive(most, visibility_seconds=visibility_seconds, now=now, move_to_dlq=move_to_dlq)
         groups = self._groups()
         for group in dict.fromkeys(str(message.group) for message in received):
             if next(self.deliverable(groups[group], now), None) is not None:
@@ -155,13 +164,13 @@ class FifoQueue(SimulatedQueue):
             raise self._not_available(handle)
 
     def purge(self, now: float) -> None:
-        """Also forget deduplication ids [DED-14] and unblock groups [PUR-05]."""
+        """Remove all messages, forget all deduplication ids [DED-14] and unblock all groups [PUR-05]."""
         super().purge(now)
         self._remembered.clear()
         self._rotation.clear()
 
     def take_dead_letter(self, message: QueuedMessage, now: float, *, source_arn: str) -> None:
-        """Also make the message id the deduplication id [DLQ-04], and begin the retention period anew [DLQ-08]."""
+        """Store a dead letter, with its message id as deduplication id [DLQ-04] and a new retention period [DLQ-08]."""
         super().take_dead_letter(
             replace(message, deduplication_id=message.id, sent_at=now, retained_from=now), now, source_arn=source_arn
         )

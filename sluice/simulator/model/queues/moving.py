@@ -1,4 +1,7 @@
-"""Message move tasks: they move dead letters to the queue they came from, or to another one, at a given rate."""
+"""Message move tasks: they move dead letters to the queue they came from, or to another one, at a given rate.
+
+Ids in brackets, such as [MOV-14], are promises: `contract_tests.promises` has each as a sentence.
+"""
 
 import base64
 import binascii
@@ -88,7 +91,7 @@ class SimulatedMoveTasks:
                 self._step(task)
 
     def _step(self, task: MoveTaskState) -> None:
-        """Move the oldest message [MOV-20], or end the task.
+        """Move the oldest message of a task's source queue [MOV-20], or end the task.
 
         A task receives as a consumer does: messages in flight stay, and so do the messages of their groups
         [MOV-26, not recorded].
@@ -127,7 +130,7 @@ class SimulatedMoveTasks:
         return source.receivable(now)
 
     def start(self, params: Mapping[str, Any], now: float) -> dict[str, Any]:
-        """Start a task [MOV-01, MOV-02, MOV-10, MOV-14, MOV-16, MOV-22, MOV-23]."""
+        """Start a task and return its handle [MOV-01, MOV-02, MOV-10, MOV-14, MOV-16, MOV-22, MOV-23]."""
         source_arn, destination_arn = params["SourceArn"], params.get("DestinationArn")
         source = self._find("SourceArn", source_arn)
         self._check_source(source)
@@ -167,6 +170,7 @@ class SimulatedMoveTasks:
             raise invalid_value("The source queue and destination queue must be of the same queue type.")
 
     def _find(self, parameter: str, arn: str) -> SimulatedQueue:
+        """Return the queue of an ARN; `parameter` is the name that AWS's refusal gives the ARN."""
         if not _ARN.fullmatch(arn):
             raise invalid_value(
                 f"You must use this format to specify the {parameter}: "
@@ -178,7 +182,7 @@ class SimulatedMoveTasks:
         return queue
 
     def list(self, params: Mapping[str, Any], _: float) -> dict[str, Any]:
-        """List the tasks of a source queue, the newest first; without MaxResults only the newest [MOV-15]."""
+        """Return the tasks of a source queue, the newest first; without MaxResults only the newest [MOV-15]."""
         self._find("SourceArn", params["SourceArn"])
         most = params.get("MaxResults", 1)
         if not 1 <= most <= RESULTS_MAX:  # text not recorded
@@ -187,7 +191,7 @@ class SimulatedMoveTasks:
         return {"Results": [task.as_result() for task in of_source[:most]]}
 
     def cancel(self, params: Mapping[str, Any], now: float) -> dict[str, Any]:
-        """Cancel a task; refuse one that does not run [MOV-04, MOV-11, MOV-13]."""
+        """Cancel a running task, and return how many messages it has moved [MOV-04, MOV-11, MOV-13]."""
         try:
             named = json.loads(base64.b64decode(params["TaskHandle"], validate=True))
             task_id, source_arn = named["taskId"], named["sourceArn"]

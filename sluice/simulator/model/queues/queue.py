@@ -1,6 +1,7 @@
 """One queue: its messages, those that wait and those in flight, and which of them a receive returns next.
 
-A queue's attributes are AWS's strings. Whoever calls a method with an instant calls `settle` with that instant first.
+A queue's attributes are AWS's strings. A caller that passes an instant `now` has called `settle` with this instant
+before. Ids in brackets, such as [VIS-16], are promises: `contract_tests.promises` has each as a sentence.
 """
 
 import base64
@@ -64,13 +65,13 @@ class SimulatedQueue:
         return None if policy is None else str(policy["deadLetterTargetArn"])
 
     def settle(self, now: float) -> None:
-        """Remove the messages whose retention period has ended, also those in flight [VIS-16, VIS-17]."""
+        """Bring the queue up to `now`: remove the messages whose retention period has ended [VIS-16, VIS-17]."""
         for message in list(self.messages.values()):
             if message.retained_from + self.seconds("MessageRetentionPeriod") <= now:
                 del self.messages[message.id]
 
     def changes_after(self, now: float) -> Iterator[float]:
-        """Yield the instants after `now` at which time alone changes what can be received."""
+        """Yield the instants after `now` at which a message becomes visible or its retention period ends."""
         for message in self.messages.values():
             yield from (
                 instant
@@ -83,7 +84,7 @@ class SimulatedQueue:
         self.attributes, self.modified_at = attributes, now
 
     def add(self, message: QueuedMessage) -> QueuedMessage:
-        """Store a message at the end."""
+        """Store a message behind all others, and return it with its number."""
         self._numbers += 1
         message.number = self._numbers
         self.messages[message.id] = message
@@ -96,12 +97,12 @@ class SimulatedQueue:
         return self.add(message)
 
     def receive(
-        self, most: int, *, visibility_seconds: int, now: float, record_dead: DeadLetterMove
+        self, most: int, *, visibility_seconds: int, now: float, move_to_dlq: DeadLetterMove
     ) -> list[QueuedMessage]:
         """Receive up to `most` messages; a message that was received too often goes to the DLQ instead [DLQ-01]."""
         received: list[QueuedMessage] = []
         for message in self._candidates(now):
-            if self.is_exhausted(message) and record_dead(message):
+            if self.is_exhausted(message) and move_to_dlq(message):
                 del self.messages[message.id]
                 continue
             self._deliver(message, visibility_seconds=visibility_seconds, now=now)
@@ -123,8 +124,8 @@ class SimulatedQueue:
         """Return the messages that a receive could return now, the oldest first."""
         return [message for message in self.in_order() if message.is_visible(now)]
 
-    def room_in_flight(self, now: float) -> int:
-        """Return how many more messages may be in flight [LIM-01]."""
+    def in_flight_room(self, now: float) -> int:
+        """Return the number of messages that may come in flight besides those that are [LIM-01]."""
         return limits.IN_FLIGHT_MESSAGES_MAX - sum(message.is_in_flight(now) for message in self.messages.values())
 
     def in_order(self) -> list[QueuedMessage]:

@@ -47,13 +47,13 @@ class Receiving:
         A FIFO queue does not refuse: its answer has no messages.
         """
         is_long_poll = params.get("WaitTimeSeconds", queue.seconds("ReceiveMessageWaitTimeSeconds")) > 0
-        if not queue.is_fifo and not is_long_poll and queue.room_in_flight(now) <= 0:
+        if not queue.is_fifo and not is_long_poll and queue.in_flight_room(now) <= 0:
             raise AwsRefusal("OverLimit", "Too many messages are in flight.", status=403)  # text not recorded
 
     def _take(
         self, queue: SimulatedQueue, params: Params, *, most: int, visibility_seconds: int, now: float
     ) -> list[QueuedMessage]:
-        """Receive messages, or return those of an earlier receive with the same ReceiveRequestAttemptId."""
+        """Return at most `most` messages: new ones, or those of an earlier receive with the same attempt id."""
         attempt_id = params.get("ReceiveRequestAttemptId")
         if attempt_id is None:
             return self._take_new(queue, most=most, visibility_seconds=visibility_seconds, now=now)
@@ -74,19 +74,19 @@ class Receiving:
     def _take_new(
         self, queue: SimulatedQueue, *, most: int, visibility_seconds: int, now: float
     ) -> list[QueuedMessage]:
-        """Receive at most as many messages as may be in flight, and move exhausted ones to the DLQ."""
+        """Receive at most `most` messages, no more than may be in flight; exhausted ones go to the DLQ."""
 
-        def record_dead(message: QueuedMessage) -> bool:
+        def move_to_dlq(message: QueuedMessage) -> bool:
             dlq = self._queues.get(queue.dead_letter_arn() or "")
             if dlq is None:
                 return False
             dlq.take_dead_letter(message, now, source_arn=queue.arn)
             return True
 
-        most = min(most, queue.room_in_flight(now))
+        most = min(most, queue.in_flight_room(now))
         if most <= 0:
             return []
-        return queue.receive(most, visibility_seconds=visibility_seconds, now=now, record_dead=record_dead)
+        return queue.receive(most, visibility_seconds=visibility_seconds, now=now, move_to_dlq=move_to_dlq)
 
     def delete(self, params: Params, now: float) -> AnswerFields:
         """Delete the message of a receipt handle."""

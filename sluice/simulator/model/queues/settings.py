@@ -116,6 +116,7 @@ def _check_attribute(name: str, value: str, *, is_fifo: bool) -> None:
 
 
 def _is_allowed(name: str, value: str) -> bool:
+    """Return whether AWS takes this value for a queue's attribute."""
     if name in _RANGES:
         least, most = _RANGES[name]
         return value.isdecimal() and least <= int(value) <= most
@@ -125,7 +126,7 @@ def _is_allowed(name: str, value: str) -> bool:
 
 
 def redrive_policy(text: str, *, arn: str, is_fifo: bool, find_queue: FindQueue) -> str:
-    """Return a checked redrive policy as AWS stores it, with maxReceiveCount as a number [DLQ-13].
+    """Check a redrive policy, and return it as the JSON that AWS stores, maxReceiveCount as a number [DLQ-13].
 
     Args:
         text: the policy as the caller gave it.

@@ -39,7 +39,7 @@ class Sqs:
         self.queues: dict[str, SimulatedQueue] = {}
         self._deleted_at: dict[str, float] = {}
         self._moves = SimulatedMoveTasks(self.queues, new_id)
-        sending, receiving = Sending(self._of, new_id), Receiving(self._of, self.queues)
+        sending, receiving = Sending(self._named_queue, new_id), Receiving(self._named_queue, self.queues)
         self.operations: Mapping[str, ModelOperation] = {
             "CreateQueue": self._create_queue,
             "DeleteQueue": self._delete_queue,
@@ -73,18 +73,18 @@ class Sqs:
             queue.settle(now)
 
     def changes_after(self, now: float) -> Iterable[float]:
-        """Yield the instants after `now` at which time alone changes a queue, or a move task takes a step."""
+        """Yield the instants after `now` at which a queue changes without a call, or a move task takes a step."""
         yield from self._moves.changes_after(now)
         for queue in self.queues.values():
             yield from queue.changes_after(now)
 
     def wait_seconds(self, params: Params) -> int:
-        """Return how long a receive waits for a message: as the call says, or else the queue."""
-        queues_default = self._of(params).seconds("ReceiveMessageWaitTimeSeconds")
+        """Return how many seconds a receive waits for a message: by its WaitTimeSeconds, else the queue's default."""
+        queues_default = self._named_queue(params).seconds("ReceiveMessageWaitTimeSeconds")
         return int(params.get("WaitTimeSeconds", queues_default))
 
-    def _of(self, params: Params) -> SimulatedQueue:
-        """Return the queue of a call's QueueUrl; only the name at its end counts."""
+    def _named_queue(self, params: Params) -> SimulatedQueue:
+        """Return the queue that a call's QueueUrl names at its end; the rest of the URL does not count."""
         return self._queue_by_name(params["QueueUrl"].rpartition("/")[2])
 
     def _queue_by_name(self, name: str) -> SimulatedQueue:
@@ -102,7 +102,7 @@ class Sqs:
         arn = self._arn_prefix + name
         existing = self.queues.get(arn)
         if existing is not None:
-            return self._create_again(existing, requested)
+            return self._repeat_creation(existing, requested)
         is_fifo = requested.get("FifoQueue") == "true"
         if requested.get("FifoQueue") == "false" and not name.endswith(limits.FIFO_SUFFIX):
             raise AwsRefusal("InvalidAttributeName", "Unknown Attribute FifoQueue.")  # [CRE-07]
@@ -122,7 +122,7 @@ class Sqs:
         return {"QueueUrl": url}
 
     @staticmethod
-    def _create_again(existing: SimulatedQueue, requested: Mapping[str, str]) -> AnswerFields:
+    def _repeat_creation(existing: SimulatedQueue, requested: Mapping[str, str]) -> AnswerFields:
         """Return the URL of a queue that exists, if each requested attribute is the same [CRE-04, CRE-05, CRE-06]."""
         for name, value in requested.items():
             if not _same(existing.attributes.get(name), value):
@@ -134,7 +134,7 @@ class Sqs:
         return {"QueueUrl": existing.url}
 
     def _delete_queue(self, params: Params, now: float) -> AnswerFields:
-        queue = self._of(params)
+        queue = self._named_queue(params)
         del self.queues[queue.arn]
         self._deleted_at[queue.name] = now
         return {}
@@ -145,13 +145,13 @@ class Sqs:
         return _page("QueueUrls", urls, params, most)
 
     def _list_dead_letter_source_queues(self, params: Params, _: float) -> AnswerFields:
-        """List the queues whose DLQ is this one; unlike ListQueues, AWS answers with a small `q` [DLQ-19]."""
-        target = self._of(params).arn
+        """Return the URLs of the queues whose DLQ is the named one, under `queueUrls` with a small `q` [DLQ-19]."""
+        target = self._named_queue(params).arn
         urls = sorted(queue.url for queue in self.queues.values() if queue.dead_letter_arn() == target)
         return {"queueUrls": []} | _page("queueUrls", urls, params, params.get("MaxResults", _LIST_MAX))
 
     def _get_queue_attributes(self, params: Params, now: float) -> AnswerFields:
-        queue, requested = self._of(params), params.get("AttributeNames", [])
+        queue, requested = self._named_queue(params), params.get("AttributeNames", [])
         for name in requested:
             if name != "All" and name not in _GETTABLE:
                 raise AwsRefusal("InvalidAttributeName", f"Unknown Attribute {name}.")
@@ -163,7 +163,7 @@ class Sqs:
         return {"Attributes": returned} if returned else {}
 
     def _set_queue_attributes(self, params: Params, now: float) -> AnswerFields:
-        queue = self._of(params)
+        queue = self._named_queue(params)
         attributes = settings.check(
             params["Attributes"], current=queue.attributes, arn=queue.arn, find_queue=self._attributes_of
         )
@@ -171,12 +171,12 @@ class Sqs:
         return {}
 
     def _purge_queue(self, params: Params, now: float) -> AnswerFields:
-        self._of(params).purge(now)
+        self._named_queue(params).purge(now)
         return {}
 
     def _add_permission(self, params: Params, _: float) -> AnswerFields:
         """Allow accounts some actions, by a statement whose label the policy does not have yet [CRE-47]."""
-        queue, label = self._of(params), params["Label"]
+        queue, label = self._named_queue(params), params["Label"]
         policy = queue.policy() or {"Version": "2008-10-17", "Id": f"{queue.arn}/SQSDefaultPolicy"}
         if permissions.has_label(policy, label):  # [CRE-51]
             raise invalid_parameter("Label", label, "Already exists.")
@@ -192,7 +192,7 @@ class Sqs:
 
     def _remove_permission(self, params: Params, _: float) -> AnswerFields:
         """Remove the statement of a label; without a statement left, the queue has no policy [CRE-47, CRE-48]."""
-        queue, label = self._of(params), params["Label"]
+        queue, label = self._named_queue(params), params["Label"]
         policy = queue.policy()
         if not permissions.has_label(policy, label):
             raise invalid_parameter("Label", label, "can't find label.")
@@ -201,16 +201,16 @@ class Sqs:
         return {}
 
     def _tag_queue(self, params: Params, _: float) -> AnswerFields:
-        self._of(params).tags.update(params["Tags"])
+        self._named_queue(params).tags.update(params["Tags"])
         return {}
 
     def _untag_queue(self, params: Params, _: float) -> AnswerFields:
-        queue = self._of(params)
+        queue = self._named_queue(params)
         queue.tags = {name: value for name, value in queue.tags.items() if name not in params["TagKeys"]}
         return {}
 
     def _list_queue_tags(self, params: Params, _: float) -> AnswerFields:
-        tags = self._of(params).tags
+        tags = self._named_queue(params).tags
         return {"Tags": dict(tags)} if tags else {}  # [TAG-01]
 
 
@@ -223,7 +223,7 @@ def _same(stored: str | None, requested: str) -> bool:
 
 
 def _page(key: str, items: list[str], params: Params, most: int) -> AnswerFields:
-    """Return the page of a listing that NextToken names: up to `most` items, under `key`."""
+    """Return one page of a listing as SQS answers it: up to `most` items under `key`, from where NextToken says."""
     token = params.get("NextToken") or "0"
     if not 1 <= most <= _LIST_MAX:  # texts not recorded
         raise invalid_parameter("MaxResults", most, f"Must be between 1 and {_LIST_MAX}, if provided.")

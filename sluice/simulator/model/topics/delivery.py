@@ -40,12 +40,12 @@ class Delivery:
             self._deliver_to_all(topic, entry, published, None, now)
             return {"MessageId": published.message_id}
         deduplication_id = topic.deduplication_id(entry["Message"], entry.get("MessageDeduplicationId"))
-        key = topic.key(deduplication_id, entry["MessageGroupId"])
-        first = topic.first(key, now)
+        key = topic.deduplication_key(deduplication_id, entry["MessageGroupId"])
+        first = topic.earlier_publish(key, now)
         published = first or PublishResult(self._new_id(), topic.next_sequence_number(), now)
         if first is None:
             topic.remember(key, published)
-            topic.keep(ArchivedMessage(entry, published, deduplication_id))
+            topic.archive(ArchivedMessage(entry, published, deduplication_id))
             self._deliver_to_all(topic, entry, published, deduplication_id, now)
         return {"MessageId": published.message_id, "SequenceNumber": published.sequence_number}
 
@@ -113,7 +113,7 @@ def _group_for(queue: SimulatedQueue, topic: SimulatedTopic, entry: Params) -> s
 
 
 def envelope(topic: SimulatedTopic, subscription: Subscription, entry: Params, published: PublishResult) -> str:
-    """Return the JSON that a queue without raw delivery gets; FIFO topics do not sign it."""
+    """Return the JSON text that a queue without raw delivery gets; it has no signature, as on FIFO topics."""
     known = {
         "Type": "Notification",
         "MessageId": published.message_id,

@@ -47,7 +47,7 @@ def _is_subject(text: str) -> bool:
 
 
 def message_of(entry: Params) -> str:
-    """Return the text for a queue: with MessageStructure json the value of `sqs`, or of `default` [SNS-53]."""
+    """Return the text that queues get of a publish: with MessageStructure json only its `sqs` or `default` [SNS-53]."""
     if entry.get("MessageStructure") != "json":
         return str(entry["Message"])
     try:

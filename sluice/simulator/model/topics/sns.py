@@ -92,6 +92,7 @@ class Sns:
         return [each for each in self._living_subscriptions() if each.topic_arn == topic.arn]
 
     def _living_subscriptions(self) -> list[Subscription]:
+        """Return all subscriptions whose topic was not deleted."""
         return [subscription for subscription in self.subscriptions.values() if not subscription.is_orphaned]
 
     def _create_topic(self, params: Params, now: float) -> AnswerFields:
@@ -354,7 +355,7 @@ def _subscription_entry(subscription: Subscription) -> AnswerFields:
 
 
 def _page(key: str, items: list[AnswerFields], params: Params) -> AnswerFields:
-    """Return the page of a listing that NextToken names, its items under `key`."""
+    """Return one page of a listing as SNS answers it: its items under `key`, from where NextToken says."""
     token = params.get("NextToken") or "0"
     if not token.isdecimal():  # text not recorded
         raise sns_invalid("NextToken")

@@ -105,7 +105,7 @@ class Subscription:
         return policy
 
     def is_paused(self, published_at: float) -> bool:
-        """Return whether a replay with an ending point has stopped before this publish [SNS-163]."""
+        """Return whether the ending point of a replay lies before this publish, which is not delivered [SNS-163]."""
         until = _instant(self.replay_policy().get("EndingPoint"))
         return until is not None and published_at > until
 
@@ -167,12 +167,12 @@ class SimulatedTopic:
         """Return the deduplication id of a message: the requested one, or the hash of its body [SNS-16]."""
         return content_id(body) if requested is None else requested
 
-    def key(self, deduplication_id: str, group: str) -> tuple[str, str]:
-        """Return the key that a repeated publish shares: the id, within the topic or a group [SNS-19, SNS-39]."""
+    def deduplication_key(self, deduplication_id: str, group: str) -> tuple[str, str]:
+        """Return the key by which two publishes are the same: the id, in the topic or a group [SNS-19, SNS-39]."""
         return (group if self.attributes.get("FifoThroughputScope") == "MessageGroup" else "", deduplication_id)
 
-    def first(self, key: tuple[str, str], now: float) -> PublishResult | None:
-        """Return the result of a publish with this key in the last five minutes; a repeat returns it too [SNS-18]."""
+    def earlier_publish(self, key: tuple[str, str], now: float) -> PublishResult | None:
+        """Return the result of a publish with this key in the last five minutes; None without one [SNS-18]."""
         first = self._published.get(key)
         return None if first is None or now >= first.published_at + limits.DEDUPLICATION_WINDOW_SECONDS else first
 
@@ -184,7 +184,7 @@ class SimulatedTopic:
         """Return whether it archives published messages."""
         return self.attributes.get("ArchivePolicy") not in (None, "", "{}")
 
-    def keep(self, archived: ArchivedMessage) -> None:
+    def archive(self, archived: ArchivedMessage) -> None:
         """Put a publish into the archive, if the topic has one."""
         if self.has_archive():
             self._archive.append(archived)
@@ -208,6 +208,7 @@ class SimulatedTopic:
 
 
 def _dict(value: object) -> Mapping[str, Any]:
+    """Return a value that is a dict, and an empty dict for anything else."""
     return value if isinstance(value, dict) else {}
 
 
