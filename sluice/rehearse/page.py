@@ -23,12 +23,12 @@ _MARKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The origin of a rehearsal.
+    """The origin of a rehearsal, as the page names it.
 
     Args:
         command: the command line.
-        seed: seed of all draws.
-        template: the source of the policies.
+        seed: the seed of all random draws.
+        template: the file or folder with the scaling policies.
     """
 
     command: str
@@ -36,29 +36,31 @@ class Origin:
     template: str
 
 
-def write(path: Path, done: Sequence[Rehearsal], origin: Origin) -> None:
-    """Draw the page and write it.
+def write(path: Path, rehearsals: Sequence[Rehearsal], origin: Origin) -> None:
+    """Write the page to a file.
 
     Raises:
         HistoryError: the file cannot be written.
     """
-    write_whole(path, html(done, origin), instead="name another file with --page")
+    write_whole(path, html(rehearsals, origin), instead="name another file with --page")
 
 
-def html(done: Sequence[Rehearsal], origin: Origin) -> str:
-    """Return the page."""
-    status, word = _verdict(done)
-    compares = any(row.policy != DEPLOYED or row.variant is not USUAL for made in done for row in made.rows)
+def html(rehearsals: Sequence[Rehearsal], origin: Origin) -> str:
+    """Return the page of several services' rehearsals as HTML."""
+    status, word = _page_verdict(rehearsals)
+    tries_variants = any(
+        row.policy != DEPLOYED or row.variant is not USUAL for rehearsal in rehearsals for row in rehearsal.rows
+    )
     parts = {
-        "title": escape(f"{word}: {', '.join(name for made in done for name in made.names)}"),
+        "title": escape(f"{word}: {', '.join(name for rehearsal in rehearsals for name in rehearsal.names)}"),
         "status": status,
         "word": word,
         "heading": escape(origin.command),
         "means": "",
         "under": "",
-        "reasons": list_items(reason for made in done for reason in _reasons(made)),
-        "services": "".join(_service(made, f"service-{idx}") for idx, made in enumerate(done)),
-        "variants": _variants(compares=compares),
+        "reasons": list_items(reason for rehearsal in rehearsals for reason in _reasons(rehearsal)),
+        "services": "".join(_service_html(rehearsal, f"service-{idx}") for idx, rehearsal in enumerate(rehearsals)),
+        "variants": _variants_html(tries_variants=tries_variants),
         "left_out": list_items(report.NOT_SIMULATED),
         "origin": pairs(
             [("command", origin.command), ("template", origin.template), ("seed of all draws", str(origin.seed))]
@@ -69,19 +71,19 @@ def html(done: Sequence[Rehearsal], origin: Origin) -> str:
     return fill(_TEMPLATE, parts)
 
 
-def _verdict(done: Sequence[Rehearsal]) -> tuple[str, str]:
-    """Return the class of the page's verdict, and its words."""
+def _page_verdict(rehearsals: Sequence[Rehearsal]) -> tuple[str, str]:
+    """Return (CSS class, words) of the verdict over all services."""
     words = [
         word
         for word, is_so in (
-            ("MISTAKES FOUND", any(made.mistakes for made in done)),
-            ("LATENCY MISSED", any(made.is_missed for made in done)),
+            ("MISTAKES FOUND", any(rehearsal.mistakes for rehearsal in rehearsals)),
+            ("LATENCY MISSED", any(rehearsal.is_missed for rehearsal in rehearsals)),
         )
         if is_so
     ]
     if words:
         return "invalid" if words[0] == "MISTAKES FOUND" else "crossed", ", ".join(words)
-    found = [report.judgement(row) for made in done for row in made.deployed_rows]
+    found = [report.judgement(row) for rehearsal in rehearsals for row in rehearsal.deployed_rows]
     if "not drained" in found:
         return (
             "unknown",
@@ -90,37 +92,39 @@ def _verdict(done: Sequence[Rehearsal]) -> tuple[str, str]:
     return ("valid", "LATENCY KEPT") if "kept" in found else ("unknown", "LATENCY NOT JUDGED")
 
 
-def _reasons(made: Rehearsal) -> Iterable[str]:
-    """Return a service's verdict in one line, and each of its mistakes."""
+def _reasons(rehearsal: Rehearsal) -> Iterable[str]:
+    """Yield the lines of a service's verdict: kept and missed scenarios, reasons, assumptions and mistakes."""
     by_word = {
-        word: [row.scenario.name for row in made.deployed_rows if report.judgement(row) == word] for word in _MARKS
+        word: [row.scenario.name for row in rehearsal.deployed_rows if report.judgement(row) == word] for word in _MARKS
     }
     verdicts = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_word.items() if names)
-    yield f"{made.service.name}: {verdicts}"
-    _, *reasons = report.summary(made)
-    yield from (f"{made.service.name}: {sentence.strip()}" for sentence in reasons)
-    yield from (f"{made.service.name}: not known: {assumed}" for assumed in made.service.assumed)
-    yield from (f"{made.service.name}: not simulated: {sentence}" for sentence in made.service.not_simulated)
+    yield f"{rehearsal.service.name}: {verdicts}"
+    _, *reasons = report.summary(rehearsal)
+    yield from (f"{rehearsal.service.name}: {sentence.strip()}" for sentence in reasons)
+    yield from (f"{rehearsal.service.name}: not known: {assumed}" for assumed in rehearsal.service.assumed)
+    yield from (f"{rehearsal.service.name}: not simulated: {sentence}" for sentence in rehearsal.service.not_simulated)
     yield from (
-        f"{made.service.name}: mistake {mistake.name} in {mistake.policy}"
-        for mistake in report.merge_equal(made.mistakes)
+        f"{rehearsal.service.name}: mistake {mistake.name} in {mistake.policy}"
+        for mistake in report.merge_equal(rehearsal.mistakes)
     )
 
 
-def _service(made: Rehearsal, anchor: str) -> str:
-    service = made.service
+def _service_html(rehearsal: Rehearsal, anchor: str) -> str:
+    """Return a service's part of the page; `anchor` is the id of its heading."""
+    service = rehearsal.service
     policies = ", ".join(service.scaler_names) or "none"
     queue = "an unknown queue" if service.queue is None else f"queue {service.queue.name}"
     what = f"{service.min_tasks} to {service.max_tasks} tasks on {queue}, policies: {policies}"
     return (
-        f'<h2 id="{anchor}">{escape(", ".join(made.names))}</h2>'
+        f'<h2 id="{anchor}">{escape(", ".join(rehearsal.names))}</h2>'
         f'<p class="soft">{escape(what)}</p>'
-        f"{_mistakes(report.merge_equal(made.mistakes))}{_table(made)}{_depends(made)}"
-        + "".join(_traffic(made, row, f"{anchor}-{idx}") for idx, row in enumerate(made.deployed_rows))
+        f"{_mistakes_html(report.merge_equal(rehearsal.mistakes))}{_table_html(rehearsal)}{_variant_differences_html(rehearsal)}"
+        + "".join(_scenario_html(rehearsal, row, f"{anchor}-{idx}") for idx, row in enumerate(rehearsal.deployed_rows))
     )
 
 
-def _mistakes(found: Sequence[Mistake]) -> str:
+def _mistakes_html(found: Sequence[Mistake]) -> str:
+    """Return an article for each mistake: its policy, what was found, the consequence and the repair."""
     if not found:
         return "<p>None of the known mistakes.</p>"
     articles = "".join(
@@ -132,35 +136,35 @@ def _mistakes(found: Sequence[Mistake]) -> str:
     return f'<div class="anomalies">{articles}</div>'
 
 
-def _mark(row: RehearsalRow) -> str:
+def _verdict_html(row: RehearsalRow) -> str:
     """Return a row's verdict as a coloured sign and a word."""
     word = report.judgement(row)
     class_, sign = _MARKS[word]
     return f'<span class="mark {class_}">{sign} {word}</span>'
 
 
-def _table(made: Rehearsal) -> str:
-    """Return the table of the terminal, the verdicts before the figures."""
+def _table_html(rehearsal: Rehearsal) -> str:
+    """Return the same table that the terminal prints, with the verdict before the numbers."""
     split = len(report.NAMES)
     names, numbers = report.COLUMNS[:split], report.COLUMNS[split:]
-    body = "\n".join(f"<tr>{_cells(row)}</tr>" for row in made.rows)
+    body = "\n".join(f"<tr>{_row_html(row)}</tr>" for row in rehearsal.rows)
     return f'<div class="scroll tried">{rows_html((*names, "", *numbers), body, numbers=numbers)}</div>'
 
 
-def _cells(row: RehearsalRow) -> str:
+def _row_html(row: RehearsalRow) -> str:
     """Return the cells of a table's row as HTML: names, verdict, numbers."""
     cells, split = report.cells(row), len(report.NAMES)
     names = "".join(f'<th scope="row">{escape(cell)}</th>' for cell in cells[:split])
-    return f"{names}<td>{_mark(row)}</td>" + "".join(
+    return f"{names}<td>{_verdict_html(row)}</td>" + "".join(
         f'<td class="number" data-title="{escape(name)}">{escape(cell)}</td>'
         for name, cell in zip(report.COLUMNS[split:], cells[split:], strict=True)
     )
 
 
-def _depends(made: Rehearsal) -> str:
-    """Return the variants of AWS's behaviour with which the verdict would differ."""
-    usual = {row.scenario.name: report.judgement(row) for row in made.deployed_rows}
-    others = [row for row in made.rows if row.policy == DEPLOYED and row.variant is not USUAL]
+def _variant_differences_html(rehearsal: Rehearsal) -> str:
+    """Return the scenarios whose verdict is another one under a variant: AWS's undocumented behaviour, assumed so."""
+    usual = {row.scenario.name: report.judgement(row) for row in rehearsal.deployed_rows}
+    others = [row for row in rehearsal.rows if row.policy == DEPLOYED and row.variant is not USUAL]
     if not others:
         return ""
     found = [row for row in others if report.judgement(row) != usual[row.scenario.name]]
@@ -172,41 +176,42 @@ def _depends(made: Rehearsal) -> str:
     return f"<p>Verdicts that depend on what AWS does not document:</p><ul>{lines}</ul>"
 
 
-def _traffic(made: Rehearsal, row: RehearsalRow, name: str) -> str:
-    """Return the charts of the deployed scaling over time, and its comparison with the alternatives."""
+def _scenario_html(rehearsal: Rehearsal, row: RehearsalRow, name: str) -> str:
+    """Return one scenario's section: the charts of the deployed scaling, and its comparison with the alternatives."""
     traffic = row.scenario.name
     compared = figures.comparison_chart(
-        [each for each in made.rows if each.scenario.name == traffic], name=f"{name}-compared"
+        [each for each in rehearsal.rows if each.scenario.name == traffic], name=f"{name}-compared"
     )
     return (
-        f"<section><h3>{escape(traffic)} {_mark(row)}</h3>"
-        f'<p class="soft">{escape(row.scenario.about)}. {escape(_in_words(row))}</p>{_advice(made, traffic)}'
+        f"<section><h3>{escape(traffic)} {_verdict_html(row)}</h3>"
+        f'<p class="soft">{escape(row.scenario.about)}. {escape(_latency_sentence(row))}</p>'
+        f"{_advice_html(rehearsal, traffic)}"
         f'<div class="small figures">{"".join(map(figure_html, figures.over_time(row, name=name)))}</div>'
         + ("" if compared is None else f'<div class="figures">{figure_html(compared)}</div>')
         + "</section>"
     )
 
 
-def _advice(made: Rehearsal, scenario: str) -> str:
-    """Return the limits of a consumer on this traffic and the changes that help; empty without a declaration."""
-    if scenario not in made.advice:
+def _advice_html(rehearsal: Rehearsal, scenario: str) -> str:
+    """Return a consumer's limits in a scenario and the changes that help, as a list; "" without a declaration."""
+    if scenario not in rehearsal.advice:
         return ""
-    lines = report.advice_sentences(scenario, made.advice[scenario])
+    lines = report.advice_sentences(scenario, rehearsal.advice[scenario])
     return f"<ul>{list_items(line.strip().removeprefix(f'{scenario}: ') for line in lines)}</ul>"
 
 
-def _in_words(row: RehearsalRow) -> str:
+def _latency_sentence(row: RehearsalRow) -> str:
     """Return the measured and the declared latency of a row as a sentence."""
     p95 = report.seconds(row.p95_seconds)
     return f"p95 {p95}, declared {report.seconds(row.scenario.tasks.acceptable_latency_seconds)}."
 
 
-def _variants(*, compares: bool) -> str:
-    """Return the undocumented behaviours of AWS with their sources, and whether each was tried."""
+def _variants_html(*, tries_variants: bool) -> str:
+    """Return the list of variants, undocumented behaviours of AWS, and a sentence on which of them were tried."""
     rows = pairs((variant.name, variant.source) for variant in VARIANTS)
     tried = (
         "Every variant was tried of what is deployed; the rest of the table above is by the first."
-        if compares
+        if tries_variants
         else "Only the first was tried: name traffic with --traffic, --profile or --recording to try all of them."
     )
     return f"<p>{tried}</p>{rows}"

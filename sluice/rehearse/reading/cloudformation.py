@@ -59,19 +59,20 @@ class _Loader(yaml.SafeLoader):
     """YAML with the short tags of CloudFormation, in which no mapping has a key twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 (as the base)
-        """Return a mapping."""
+        """Return the dict of a YAML mapping; refuse one with a key twice."""
         _require_once(str(key.value) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge")
         return super().construct_mapping(node, deep)
 
 
 def _require_once(names: Iterable[str]) -> None:
-    """Refuse a name that stands twice: what the first of them says would be dropped."""
+    """Refuse a name that stands twice in one mapping, as its first value would be dropped."""
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise ValueError(f"{twice[0]!r} stands twice in one place")
 
 
-def _join_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs of a JSON object as a dict; refuse a name that stands twice."""
     _require_once(name for name, _ in pairs)
     return dict(pairs)
 
@@ -92,23 +93,25 @@ _Loader.add_multi_constructor("!", _construct_tag)
 
 
 def load_template(path: Path) -> Mapping[str, Template]:
-    """Return the template of a file, or the templates of a folder, which are read together, by path in the folder.
+    """Return the template of a file, or the templates of a folder, each by its path in the folder.
 
     If `cdk synth` wrote the folder, it has a manifest, and only files named `*.template.json` are read, as the others
-    are assets; of another folder every template.
+    are assets. Of any other folder every template is read.
 
     Raises:
         ConfigError: there is no template, or it cannot be read.
     """
     if not path.is_dir():
-        return {path.name: _require_template(_load(path, _text(path)), str(path))}
+        return {path.name: _require_template(_parse_file(path, _read_text(path)), str(path))}
     pattern = "*.template.json" if (path / "manifest.json").is_file() else "*"
     loaded = {
-        file: _load(file, text)
+        file: _parse_file(file, text)
         for file in sorted(path.rglob(pattern))
-        if file.suffix in _SUFFIXES and file.is_file() and _RESOURCES.search(text := _text(file))
+        if file.suffix in _SUFFIXES and file.is_file() and _RESOURCES.search(text := _read_text(file))
     }
-    found = {file: template for file, template in loaded.items() if isinstance(_in(template, "Resources"), Mapping)}
+    found = {
+        file: template for file, template in loaded.items() if isinstance(_value_at(template, "Resources"), Mapping)
+    }
     if not found:
         raise ConfigError(
             f"{path} has no *.template.json, and no template in another file of {', '.join(sorted(_SUFFIXES))}; give a"
@@ -117,7 +120,8 @@ def load_template(path: Path) -> Mapping[str, Template]:
     return {file.relative_to(path).as_posix(): _require_template(of, str(file)) for file, of in found.items()}
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
+    """Return the text of a file in UTF-8 or UTF-16."""
     try:
         content = path.read_bytes()
         encoding = next((name for mark, name in _ENCODINGS.items() if content.startswith(mark)), "utf-8")
@@ -128,13 +132,14 @@ def _text(path: Path) -> str:
         raise ConfigError(f"cannot read {path}: {error}; allowed are UTF-8 and UTF-16; give a template") from error
 
 
-def _load(path: Path, text: str) -> Any:
+def _parse_file(path: Path, text: str) -> Any:
+    """Return the JSON or YAML of a file with this text."""
     if path.suffix not in _SUFFIXES:
         allowed = ", ".join(sorted(_SUFFIXES))
         raise ConfigError(f"{path} is no template; allowed are {allowed}, or the folder of `cdk synth`")
     is_json = path.suffix == ".json" or text.lstrip().startswith("{")
     try:
-        loaded = json.loads(text, object_pairs_hook=_join_once) if is_json else yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+        loaded = json.loads(text, object_pairs_hook=_unique_dict) if is_json else yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         if mark := _MARK.search(text):
             raise ConfigError(
@@ -156,7 +161,7 @@ def _require_template(template: Any, source: str) -> Template:
                 f"{source}: {id_} makes resources when it is deployed; give the processed template:"
                 " aws cloudformation get-template --template-stage Processed"
             )
-        kind, properties = _in(resource, "Type"), _in(resource, "Properties")
+        kind, properties = _value_at(resource, "Type"), _value_at(resource, "Properties")
         if not (
             str(id_).isalnum()
             and _TYPE.fullmatch(kind if isinstance(kind, str) else "")
@@ -221,7 +226,7 @@ class Properties:
         return self.values.get(name)
 
     def refusal(self, name: str, allowed: str) -> ConfigError:
-        """Return the refusal of a property."""
+        """Return the error that refuses a property: its value, the allowed values, and the user's next step."""
         seen = "missing" if self.get(name) is None else repr(self.get(name))
         named = re.findall(r"[\w:]+", " ".join(_UNKNOWN.findall(seen)))
         wanted = [word for word in named if word in self.undecided] or [word for word in named if "AWS::" in word]
@@ -288,7 +293,7 @@ class Properties:
         return Properties(self.owner, f"{self.path}{name}.", values, self.undecided)
 
     def parts(self, name: str) -> "list[Properties]":
-        """Return a property that is a list of parts."""
+        """Return a property that is a list, each of whose items has properties itself."""
         if not all(isinstance(item, Mapping) for item in self.items(name)):
             raise self.refusal(name, "a list of properties")
         return [
@@ -305,7 +310,7 @@ class TemplateResource:
         stack: its template.
         id: its logical id.
         kind: its type, such as `AWS::SQS::Queue`.
-        written: its properties, with references unresolved.
+        raw_properties: its properties, with references unresolved.
         condition: its condition; None if it has none.
         metadata: metadata of tools.
     """
@@ -313,25 +318,25 @@ class TemplateResource:
     stack: "TemplateStack"
     id: str
     kind: str
-    written: Mapping[str, Any]
+    raw_properties: Mapping[str, Any]
     condition: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def is_there(self) -> bool | None:
-        """Return whether it is deployed; None if its condition is undecided."""
-        return True if self.condition is None else self.stack.holds({"Condition": self.condition})
+    def is_condition_met(self) -> bool | None:
+        """Return whether its condition is met; True without a condition, None if it is undecided."""
+        return True if self.condition is None else self.stack.is_met({"Condition": self.condition})
 
     @property
     def name(self) -> str:
         """Its name, or its logical id."""
-        given = self.written.get(_NAMES.get(self.kind, ""))
+        given = self.raw_properties.get(_NAMES.get(self.kind, ""))
         return self.id if given is None else str(self.stack.resolve(given))
 
     @property
     def properties(self) -> Properties:
         """Its properties, references resolved."""
-        values = {name: self.stack.resolve(value) for name, value in self.written.items()}
+        values = {name: self.stack.resolve(value) for name, value in self.raw_properties.items()}
         return Properties(f"{self.kind} {self.id}", "", values, self.stack.undecided_parameters)
 
 
@@ -340,9 +345,9 @@ class Links:
     """Links between templates that are deployed together.
 
     Args:
-        exports: name to the templates that export it, and the value there.
-        parents: name of a nested template to the resource that deploys it.
-        children: name of a template, and the id of such a resource, to the nested template.
+        exports: name of an export -> the templates that export it, and its value in each.
+        parents: name of a nested template -> the resource that deploys it.
+        children: (name of a template, id of its resource that deploys another one) -> the deployed template.
     """
 
     exports: dict[str, list[tuple["TemplateStack", Any]]] = field(default_factory=dict)
@@ -357,13 +362,13 @@ class TemplateStack:
     Args:
         name: its file's path or another unique name.
         template: its content.
-        given: parameters from the command line.
+        parameters: values of parameters from the command line, by name.
         links: links between the templates.
     """
 
     name: str
     template: Template
-    given: Mapping[str, str] = field(repr=False)
+    parameters: Mapping[str, str] = field(repr=False)
     links: Links = field(repr=False)
 
     @property
@@ -372,25 +377,25 @@ class TemplateStack:
         return self.links.parents.get(self.name)
 
     @property
-    def near(self) -> tuple[str, ...]:
-        """Return its place, from far to near: its file's folder, the template that deploys it in the end, itself."""
+    def location(self) -> tuple[str, ...]:
+        """Return where the template is, from far to near: its folder, the outermost template around it, its name."""
         if self.parent is None:
             return (self.name.rpartition("/")[0], self.name, self.name)
-        return (*self.parent.stack.near[:2], self.name)
+        return (*self.parent.stack.location[:2], self.name)
 
     def nearness(self, other: "TemplateStack") -> tuple[bool, ...]:
-        """Return how near another template is; a nearer one compares as greater."""
-        return tuple(own == others for own, others in zip(self.near, other.near, strict=True))[::-1]
+        """Return how near another template is, as a value that compares as greater for a nearer one."""
+        return tuple(own == others for own, others in zip(self.location, other.location, strict=True))[::-1]
 
     @property
     def undecided_parameters(self) -> frozenset[str]:
-        """The parameters without a value."""
-        names = _names_in(self.template.get("Parameters"))
+        """Return the names of the parameters without a value."""
+        names = _parameter_names(self.template.get("Parameters"))
         return frozenset(name for name in names if is_unknown(self.ref(name)))
 
     def resources(self) -> Iterator[TemplateResource]:
         """Yield every resource in the template's order, resources with a false condition included."""
-        return (_resource(self, id_, resource) for id_, resource in self.template["Resources"].items())
+        return (_to_resource(self, id_, resource) for id_, resource in self.template["Resources"].items())
 
     def resolve(self, value: Any) -> Any:
         """Return a value with its references resolved; `AWS::NoValue` gives None."""
@@ -404,10 +409,10 @@ class TemplateStack:
         if len(value) == 1:
             ((function, argument),) = value.items()
             if function == "Ref" or str(function).startswith("Fn::"):
-                return self._call(str(function), argument)
+                return self._call_function(str(function), argument)
         return {key: self.resolve(item) for key, item in value.items()}
 
-    def _call(self, function: str, argument: Any) -> Any:
+    def _call_function(self, function: str, argument: Any) -> Any:
         """Return the result of an intrinsic function; a placeholder if only the deployment has it."""
         found: Any
         match function, argument:
@@ -424,7 +429,7 @@ class TemplateStack:
             case "Fn::ImportValue", name:
                 found = self._import_value(str(self.resolve(name)))
             case "Fn::If", [str(condition), then, otherwise]:
-                is_so = self.holds({"Condition": condition})
+                is_so = self.is_met({"Condition": condition})
                 if is_so is None:
                     return _placeholder(
                         f"Fn::If {condition} needs {' '.join(self.needed_parameters(condition)) or 'more'}"
@@ -434,40 +439,42 @@ class TemplateStack:
                 found = _compute(self.template, function, self.resolve(argument))
         return found
 
-    def _resource(self, id_: str) -> TemplateResource | None:
+    def _find_resource(self, id_: str) -> TemplateResource | None:
+        """Return the resource with this logical id; None if the template has none."""
         found = self.template["Resources"].get(id_)
-        return None if found is None else _resource(self, id_, found)
+        return None if found is None else _to_resource(self, id_, found)
 
     def ref(self, name: str) -> Any:
-        """Return the value of a `Ref` to a name."""
+        """Return the value of a `Ref` to a resource or parameter; a placeholder if only the deployment has it."""
         if name == "AWS::NoValue":
             return None
-        if (resource := self._resource(name)) is not None:
+        if (resource := self._find_resource(name)) is not None:
             if resource.kind == _TARGET:
                 resource_id, dimension = (
-                    str(self.resolve(resource.written.get(f))) for f in ("ResourceId", "ScalableDimension")
+                    str(self.resolve(resource.raw_properties.get(f))) for f in ("ResourceId", "ScalableDimension")
                 )
                 return f"{resource_id}|{dimension}|{dimension.partition(':')[0]}"
             if resource.kind == _POLICY:
                 return f"arn:aws:autoscaling:<AWS::Region>:<AWS::AccountId>:scalingPolicy:{self.name}:{name}"
-            cluster = name_in(str(self.resolve(resource.written.get("Cluster") or "default")))
+            cluster = name_in(str(self.resolve(resource.raw_properties.get("Cluster") or "default")))
             return _REFS.get(resource.kind, "{name}").format(name=resource.name, cluster=cluster)
-        parameter = _in(self.template, "Parameters", name)
-        kind = str(_in(parameter, "Type"))
+        parameter = _value_at(self.template, "Parameters", name)
+        kind = str(_value_at(parameter, "Type"))
         if self.parent is not None:
-            passed = _in(self.parent.written, "Parameters", name)
-            default = self.given.get(name, _in(parameter, "Default"))
+            passed = _value_at(self.parent.raw_properties, "Parameters", name)
+            default = self.parameters.get(name, _value_at(parameter, "Default"))
             value = default if passed is None else self.parent.stack.resolve(passed)
         else:
             is_stored = kind.startswith("AWS::SSM::")  # its default is the key of its value
-            value = self.given.get(name, None if is_stored else _in(parameter, "Default"))
+            value = self.parameters.get(name, None if is_stored else _value_at(parameter, "Default"))
         if value is None:
             return f"<{name}>"
         is_list = isinstance(value, str) and (kind == "CommaDelimitedList" or kind.startswith("List<"))
         return [item.strip() for item in value.split(",")] if is_list else value
 
     def _attribute(self, id_: str, attribute: str) -> str:
-        if (resource := self._resource(id_)) is None:
+        """Return the result of `Fn::GetAtt`; a placeholder if only the deployment has it."""
+        if (resource := self._find_resource(id_)) is None:
             return f"<{id_}.{attribute}>"
         if resource.kind in {_TARGET, _POLICY} and attribute in {"Id", "Arn"}:
             return str(self.ref(id_))
@@ -476,11 +483,13 @@ class TemplateStack:
             return f"arn:aws:{service}:<AWS::Region>:<AWS::AccountId>:{resource.name}"
         nested, _, output = attribute.partition(".")
         if nested == "Outputs" and (child := self.links.children.get((self.name, id_))) is not None:
-            value = child.resolve(_in(child.template, "Outputs", output, "Value"))
+            value = child.resolve(_value_at(child.template, "Outputs", output, "Value"))
             return f"<{id_}.{attribute}>" if value is None else str(value)
         return resource.name if attribute in {"Name", "QueueName"} else f"<{id_}.{attribute}>"
 
     def _substitute(self, text: str, variables: Mapping[str, Any]) -> str:
+        """Return the result of `Fn::Sub`: the text with each `${name}` replaced by its value."""
+
         def value(found: re.Match[str]) -> str:
             name = found[1].strip()
             if name in variables:
@@ -490,34 +499,36 @@ class TemplateStack:
         return _DYNAMIC.sub(r"<\1>", _VARIABLE.sub(value, text).replace("${!", "${"))
 
     def _import_value(self, name: str) -> Any:
+        """Return the result of `Fn::ImportValue`: of the nearest template that has an export of this name."""
         if name not in self.links.exports:
             return _placeholder(name)
         stack, value = max(self.links.exports[name], key=lambda export: export[0].nearness(self))
         return stack.resolve(value)
 
-    def holds(self, condition: Any) -> bool | None:
-        """Return whether a condition holds; None if a parameter without a value leaves it undecided."""
+    def is_met(self, condition: Any) -> bool | None:
+        """Return whether a condition is true; None if a parameter without a value leaves it undecided."""
         match condition:
             case {"Condition": str(name)}:
-                return self.holds(_in(self.template, "Conditions", name))
+                return self.is_met(_value_at(self.template, "Conditions", name))
             case {"Fn::Equals": [left, right]}:
                 sides = [str(self.resolve(side)) for side in (left, right)]
                 return None if sides[0] != sides[1] and any(map(is_unknown, sides)) else sides[0] == sides[1]
             case {"Fn::Not": [part]}:
-                return None if (found := self.holds(part)) is None else not found
+                return None if (found := self.is_met(part)) is None else not found
             case {"Fn::And": list(parts)}:
-                found_all = [self.holds(part) for part in parts]
+                found_all = [self.is_met(part) for part in parts]
                 return False if False in found_all else None if None in found_all else True
             case {"Fn::Or": list(parts)}:
-                found_all = [self.holds(part) for part in parts]
+                found_all = [self.is_met(part) for part in parts]
                 return True if True in found_all else None if None in found_all else False
         return None
 
     def needed_parameters(self, condition: str) -> list[str]:
         """Return the parameters on which a condition depends, by name."""
-        return list(dict.fromkeys(self._parameters_in(_in(self.template, "Conditions", condition))))
+        return list(dict.fromkeys(self._parameters_in(_value_at(self.template, "Conditions", condition))))
 
     def _parameters_in(self, value: Any) -> Iterator[str]:
+        """Yield the names that a part of a condition refers to, also through other conditions."""
         match value:
             case {"Ref": str(name)}:
                 yield name
@@ -532,10 +543,11 @@ class TemplateStack:
 
 
 def _placeholder(text: str) -> str:
+    """Return the text in angle brackets, which mark a value that only the deployment has."""
     return f"<{re.sub('[<>]', '', text)}>"
 
 
-def _resource(stack: TemplateStack, id_: str, written: Mapping[str, Any]) -> TemplateResource:
+def _to_resource(stack: TemplateStack, id_: str, written: Mapping[str, Any]) -> TemplateResource:
     condition, metadata = written.get("Condition"), written.get("Metadata")
     return TemplateResource(
         stack,
@@ -558,13 +570,13 @@ def _compute(template: Template, function: str, argument: Any) -> Any:
         case "Fn::Select", [index, list(items)] if str(index).isdigit() and int(index) < len(items):
             found = items[int(index)]
         case "Fn::FindInMap", [str(name), str(top), str(second), *default]:
-            found = _in(template, "Mappings", name, top, second)
+            found = _value_at(template, "Mappings", name, top, second)
             if found is None and default and not any(map(is_unknown, (name, top, second))):
-                found = _in(default[0], "DefaultValue")
+                found = _value_at(default[0], "DefaultValue")
     return _placeholder(f"{function} {json.dumps(argument, default=str)}") if found is None else found
 
 
-def _in(tree: Any, *path: str) -> Any:
+def _value_at(tree: Any, *path: str) -> Any:
     """Return the value at a path of keys; None if a key is missing, or a value on the path is not a mapping."""
     for key in path:
         tree = tree.get(key) if isinstance(tree, Mapping) else None
@@ -614,7 +626,13 @@ def _is_deployed(resource: TemplateResource) -> bool | None:
     """Return whether a resource and all templates around its nested template are deployed; None if undecided."""
     parent = resource.stack.parent
     above = True if parent is None else _is_deployed(parent)
-    return False if False in (above, resource.is_there) else None if None in (above, resource.is_there) else True
+    return (
+        False
+        if False in (above, resource.is_condition_met)
+        else None
+        if None in (above, resource.is_condition_met)
+        else True
+    )
 
 
 def _undecided_error(resource: TemplateResource) -> ConfigError:
@@ -628,19 +646,19 @@ def _undecided_error(resource: TemplateResource) -> ConfigError:
 
 
 def stacks_of(
-    templates: Sequence[Template], names: Sequence[str] = (), given: Mapping[str, str] | None = None
+    templates: Sequence[Template], names: Sequence[str] = (), parameters: Mapping[str, str] | None = None
 ) -> Stacks:
     """Return the resources of templates that are deployed together, with their exports and parameters connected.
 
     Args:
         templates: the templates.
         names: the file path of each; without paths the templates are named by their numbers.
-        given: values of parameters.
+        parameters: values of parameters.
 
     Raises:
-        ConfigError: one is not a template, or a given parameter is in none of them.
+        ConfigError: one is not a template, or none of them has a given parameter.
     """
-    parameters = given or {}
+    parameters = parameters or {}
     named = names or [f"template {number}" for number in range(1, len(templates) + 1)]
     required = [_require_template(template, "the template") for template in templates]
     stacks = _deploy_all(dict(zip(named, required, strict=True)), parameters)
@@ -648,17 +666,18 @@ def stacks_of(
     for stack in stacks:
         outputs = stack.template.get("Outputs")
         for output in outputs.values() if isinstance(outputs, Mapping) else ():
-            if (name := _in(output, "Export", "Name")) is not None:
+            if (name := _value_at(output, "Export", "Name")) is not None:
                 stack.links.exports.setdefault(str(stack.resolve(name)), []).append((stack, output.get("Value")))
     return Stacks(tuple(resource for stack in stacks for resource in stack.resources()))
 
 
-def _deploy_all(files: Mapping[str, Template], given: Mapping[str, str]) -> list[TemplateStack]:
+def _deploy_all(files: Mapping[str, Template], parameters: Mapping[str, str]) -> list[TemplateStack]:
     """Return a stack for each template; of a nested template, one for each resource that deploys it."""
     links = Links()
     nested = {
         file: {
-            resource.id: _nested_file(resource, files) for resource in TemplateStack(file, of, given, links).resources()
+            resource.id: _nested_file(resource, files)
+            for resource in TemplateStack(file, of, parameters, links).resources()
         }
         for file, of in files.items()
     }
@@ -667,7 +686,7 @@ def _deploy_all(files: Mapping[str, Template], given: Mapping[str, str]) -> list
 
     def deploy(file: str, parent: TemplateResource | None, above: tuple[str, ...]) -> None:
         name = _free_name(file, parent if references[file] > 1 or file in stacks else None, stacks)
-        stack = TemplateStack(name, files[file], given, links)
+        stack = TemplateStack(name, files[file], parameters, links)
         stacks[name] = (file, stack)
         if parent is not None:
             links.parents[name] = parent
@@ -685,7 +704,13 @@ def _deploy_all(files: Mapping[str, Template], given: Mapping[str, str]) -> list
 
 
 def _free_name(file: str, parent: TemplateResource | None, names: Collection[str]) -> str:
-    """Return a name that no other stack has: of a template that several resources deploy, with the resource's id."""
+    """Return a unique name for the stack of a file, made of the file's path.
+
+    Args:
+        file: path of the template.
+        parent: the resource that deploys the template, whose id the name gets; None for a name without one.
+        names: the names of other stacks.
+    """
     folder, slash, base = file.rpartition("/")
     name = file if parent is None else f"{folder}{slash}{parent.id}.{base}"
     others = (f"{folder}{slash}{name.rpartition('/')[2].replace('.', f'-{number}.', 1)}" for number in count(2))
@@ -693,15 +718,15 @@ def _free_name(file: str, parent: TemplateResource | None, names: Collection[str
 
 
 def nested_place(resource: TemplateResource) -> str:
-    """Return where the template of a nested stack is: a URL, or a path as CDK's metadata or its author have it."""
-    written = resource.stack.resolve(resource.written.get(NESTED[resource.kind]))
+    """Return the place of a nested stack's template: a path from CDK's metadata, else the URL or path as written."""
+    written = resource.stack.resolve(resource.raw_properties.get(NESTED[resource.kind]))
     return str(resource.metadata.get("aws:asset:path") or written)
 
 
 def _nested_file(resource: TemplateResource, files: Collection[str]) -> str | None:
-    """Return which file a resource deploys as a nested stack; None if it deploys none, or none of these.
+    """Return the file that a resource deploys as a nested stack; None if none of `files` is deployed so.
 
-    Of a URL it is the file whose path has the most in common with the URL's end.
+    A URL stands for the file whose path has the most in common with the URL's end.
     """
     if resource.kind not in NESTED:
         return None
@@ -716,9 +741,10 @@ def _nested_file(resource: TemplateResource, files: Collection[str]) -> str | No
     return best[0] if len(best) == 1 else None
 
 
-def _require_known(given: Mapping[str, str], stacks: Sequence[TemplateStack]) -> None:
-    known = {name for stack in stacks for name in _names_in(stack.template.get("Parameters"))}
-    for name in given:
+def _require_known(parameters: Mapping[str, str], stacks: Sequence[TemplateStack]) -> None:
+    """Refuse a value for a parameter that no template has."""
+    known = {name for stack in stacks for name in _parameter_names(stack.template.get("Parameters"))}
+    for name in parameters:
         if name not in known and not name.startswith("AWS::"):
             raise ConfigError(
                 f"--parameter names {name!r}, which no template has; allowed is one of"
@@ -726,5 +752,6 @@ def _require_known(given: Mapping[str, str], stacks: Sequence[TemplateStack]) ->
             )
 
 
-def _names_in(parameters: Any) -> Iterator[str]:
+def _parameter_names(parameters: Any) -> Iterator[str]:
+    """Return the names in the `Parameters` of a template; none if that is no mapping."""
     return map(str, parameters) if isinstance(parameters, Mapping) else iter(())

@@ -86,7 +86,7 @@ _NAMES = {
 
 
 def parse(text: str, expressions: Mapping[str, Term] | None = None) -> Term:
-    """Read metric math; `parse(term.text()) == term` for every term that is read here.
+    """Return the tree of a metric math expression; `parse(term.text()) == term` for every term that is read here.
 
     Args:
         text: the expression as CloudWatch takes it.
@@ -112,6 +112,7 @@ def _parser() -> Lark:
 
 
 def _refusal(text: str, position: int | None, seen: str, allowed: Iterable[str]) -> ConfigError:
+    """Return the error for an expression's text: the position, what stands there, and what is allowed there."""
     words = ", ".join(sorted(_NAMES.get(name, name) for name in allowed)) or "metric math"
     return ConfigError(
         f"metric math {text!r}, character {(position or 0) + 1}: {seen} is not understood; allowed here: {words};"

@@ -33,10 +33,11 @@ def read_mappings(stacks: Stacks) -> Iterator[tuple[TemplateResource, ScaledServ
         source = str(mapping.properties.get("EventSourceArn"))
         is_sqs = ":sqs:" in source or stacks.find(QUEUE, source, mapping) is not None
         if is_sqs and mapping.properties.is_true("Enabled", default=True):
-            yield mapping, _service(stacks, mapping, name_in(source))
+            yield mapping, _function_as_service(stacks, mapping, name_in(source))
 
 
-def _service(stacks: Stacks, mapping: TemplateResource, queue: str) -> ScaledService:
+def _function_as_service(stacks: Stacks, mapping: TemplateResource, queue: str) -> ScaledService:
+    """Return a mapping's function as a scaled service, each concurrent invocation as a task."""
     properties = mapping.properties
     function = stacks.find(_FUNCTION, properties.get("FunctionName"), mapping)
     scaling, most = _scaling(mapping)
@@ -47,12 +48,12 @@ def _service(stacks: Stacks, mapping: TemplateResource, queue: str) -> ScaledSer
         most = min(most, reserved)
     fewest = min(scaling.first, most)
     return ScaledService(
-        name=_name(mapping, function),
+        name=_function_name(mapping, function),
         min_tasks=fewest,
         max_tasks=most,
         policies=(),
         queue=TaskDefinition(stacks, None, mapping).settings(queue),
-        not_simulated=tuple(_not_simulated(properties)),
+        not_simulated=tuple(_ignored_settings(properties)),
         is_protected=True,
         cpu_units=None,
         memory_mib=None if function is None else function.properties.integer("MemorySize", _DEFAULT_MEMORY_MB),
@@ -61,15 +62,15 @@ def _service(stacks: Stacks, mapping: TemplateResource, queue: str) -> ScaledSer
     )
 
 
-def _name(mapping: TemplateResource, function: TemplateResource | None) -> str:
-    """Return the name of a function: its own, else its logical id, else what its mapping calls it."""
+def _function_name(mapping: TemplateResource, function: TemplateResource | None) -> str:
+    """Return a function's name, else its logical id; without the function in a template, the mapping's name for it."""
     if function is None:
         return name_in(str(mapping.properties.get("FunctionName")))
     return str(function.properties.get("FunctionName") or function.id)
 
 
 def _scaling(mapping: TemplateResource) -> tuple[MappingScaling, int]:
-    """Return how a mapping scales, and how many invocations it makes at once at most."""
+    """Return (how a mapping scales, the most invocations that it makes at once)."""
     properties = mapping.properties
     if "ProvisionedPollerConfig" in properties.values:
         pollers = properties.part("ProvisionedPollerConfig")
@@ -85,7 +86,8 @@ def _scaling(mapping: TemplateResource) -> tuple[MappingScaling, int]:
     return MappingScaling(name=mapping.id), min(most, limits.MAPPING_INVOCATIONS_MAX)
 
 
-def _not_simulated(properties: Properties) -> Iterator[str]:
+def _ignored_settings(properties: Properties) -> Iterator[str]:
+    """Yield the end of the sentence "not simulated: …" for each setting of a mapping that a rehearsal ignores."""
     if (size := properties.integer("BatchSize", _DEFAULT_BATCH_SIZE)) > 1:
         yield f"batches of up to {size} messages: here each message has an invocation of its own"
     for name, what in _NOT_SIMULATED.items():

@@ -128,7 +128,7 @@ HARMLESS: Mapping[str, Mapping[str, str]] = {
 
 
 def sentences(resources: Sequence[TemplateResource]) -> Iterator[str]:
-    """Yield a sentence for each property of resources that is set and not simulated."""
+    """Yield the end of the sentence "not simulated: …" for each property that is set and not simulated."""
     for kind, properties in NOT_SIMULATED.items():
         alike = [resource for resource in resources if resource.kind == kind]
         for path, what in properties.items():
@@ -138,11 +138,12 @@ def sentences(resources: Sequence[TemplateResource]) -> Iterator[str]:
 
 
 def _is_ignored(resource: TemplateResource, path: str) -> bool:
-    """Return whether a property has a value that the rehearsal ignores; no value, or the one it simulates, is not."""
+    """Return whether a property has a value that the rehearsal does not simulate; False without a value."""
     return not all(_is_simulated(path, value) for value in _values_of(resource.properties.values, path.split(".")))
 
 
 def _is_simulated(path: str, value: Any) -> bool:
+    """Return whether the rehearsal does with a property's value what AWS does, or the value does nothing."""
     if path == "MessageRetentionPeriod":  # no traffic lasts longer than a day
         return str(value).isdigit() and int(value) >= _DAY_SECONDS
     return value in ([], {}) or str(value) in _AS_SIMULATED.get(path, ())

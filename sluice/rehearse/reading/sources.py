@@ -26,11 +26,10 @@ _SYNTH_SECONDS_MAX = 300
 
 @contextmanager
 def synthesized_templates(name: str, declaration: Declaration) -> Iterator[Path]:
-    """Yield the folder of an environment's templates, made by the CDK app of the working directory.
+    """Yield a folder with an environment's templates, made by the CDK app of the working directory.
 
-    Remove it afterwards.
-
-    The app is run the way the CDK command line runs it. This needs Node.js, but not the CDK command line.
+    The folder is removed at the end of the `with` block. The app is run the way the CDK command line runs it. This
+    needs Node.js, but not the CDK command line.
 
     Raises:
         ConfigError: there is no app here, or it refused; the message ends with its last line.
@@ -75,7 +74,7 @@ def read_parameters(texts: Sequence[str], file: Path | None) -> Mapping[str, str
     Raises:
         ConfigError: a text or an entry has another form; the message names it.
     """
-    found = {} if file is None else _in_file(file)
+    found = {} if file is None else _parameters_in_file(file)
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals):
@@ -84,32 +83,34 @@ def read_parameters(texts: Sequence[str], file: Path | None) -> Mapping[str, str
     return found
 
 
-def _in_file(file: Path) -> dict[str, str]:
+def _parameters_in_file(file: Path) -> dict[str, str]:
+    """Return the values of parameters in a JSON file, by name."""
     try:
         document = json.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read {file} ({error.strerror}); give another one with --parameters") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"--parameters {file} is not JSON ({error}); allowed are {_FORMS}") from error
-    entries = _entries(document)
+    entries = _parameters_in_document(document)
     if any(not isinstance(value, str | int | float) for value in entries.values()):
         raise ConfigError(f"--parameters {file} is {document!r:.60}, allowed are {_FORMS}")
     return {name: str(value) for name, value in entries.items()}
 
 
-def _entries(document: Any) -> dict[str, Any]:
-    """Return the values of a document by name; the value is None if an entry has another form."""
+def _parameters_in_document(document: Any) -> dict[str, Any]:
+    """Return the values in a parsed file by name; the value is None where an entry has no allowed form."""
     match document:
         case {"Parameters": dict(values)}:
-            return _entries(values)
+            return _parameters_in_document(values)
         case dict():
             return {str(name): value for name, value in document.items()}
         case list():
-            return dict(map(_entry, document))
+            return dict(map(_named_value, document))
     return {"": None}
 
 
-def _entry(entry: Any) -> tuple[str, Any]:
+def _named_value(entry: Any) -> tuple[str, Any]:
+    """Return (name, value) of an entry in a list of parameters; ("", None) if it has no allowed form."""
     match entry:
         case {"ParameterKey": str(name), "ParameterValue": value}:
             return name, value

@@ -31,13 +31,13 @@ class TaskDefinition:
     def queues(self, watched: Sequence[str]) -> list[str]:
         """Return the names of the queues that the tasks may receive from; several if the templates do not decide.
 
-        They follow from the tasks' role; if that names none, from the containers' environment; if that names none, from
-        the metrics of the policies. If there are several, the other sources choose among them.
+        The tasks' role names the queues; if it names none, the containers' environment does, and after that the metrics
+        of the policies. If one source names several queues, the later sources choose among these.
 
         Args:
             watched: the names of the queues whose metrics the policies watch.
         """
-        by_environment = self._by_environment()
+        by_environment = self._environment_queues()
         names = self.allowed_queues or by_environment or list(dict.fromkeys(watched))
         for others in (by_environment, watched):
             names = [name for name in names if name in others] or names
@@ -48,9 +48,9 @@ class TaskDefinition:
         return any(_allows(statement, "ecs:updatetaskprotection") for statement in self._statements())
 
     def may_be_protected(self) -> bool:
-        """Return whether a policy that no template has may let a task protect itself from scale-in.
+        """Return whether a policy outside the templates may let a task protect itself from scale-in.
 
-        AWS's own policies of other services let no task do so.
+        AWS's managed policies for other services than ECS do not let it.
         """
         if self.task is None:
             return True
@@ -61,8 +61,8 @@ class TaskDefinition:
     def can_extend(self) -> bool:
         """Return whether a task may extend a visibility timeout, as far as the templates show.
 
-        It certainly may not if every policy of its role is in the templates, one of them allows receives, and neither
-        these nor the queues' policies allow ChangeMessageVisibility.
+        The result is False only if it is certain: every policy of the role is in the templates, one of them allows
+        receives, and neither these nor the queues' policies allow ChangeMessageVisibility.
         """
         by_role = [*self._statements()]
         by_queue = [
@@ -76,7 +76,7 @@ class TaskDefinition:
         return may_change or not is_known
 
     def _unread_policies(self) -> list[str]:
-        """Return the ARNs of the role's managed policies that no template has; of the role, if none has that."""
+        """Return the ARNs of the role's managed policies that no template has; the role's ARN if no template has it."""
         reference = None if self.task is None else self.task.properties.get("TaskRoleArn")
         role = self.stacks.find(_ROLE, reference, self.near)
         if role is None:
@@ -113,13 +113,18 @@ class TaskDefinition:
                     yield statement.values
 
     def _attached_policies(self, reference: str, role: TemplateResource | None) -> Iterator[Properties]:
-        """Yield the documents of the policies that are separate resources."""
+        """Yield the documents of the role's policies that are resources of their own.
+
+        Args:
+            reference: the role as the task definition names it.
+            role: the role; None if it is in no template.
+        """
         arns = [] if role is None else role.properties.items("ManagedPolicyArns")
         for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
             by_role = [] if role is None else [self.stacks.find(kind, arn, role) for arn in arns]
             for policy in self.stacks.of_kind(kind):
                 roles = (*policy.properties.items("Roles"), *policy.properties.items("RoleName"))
-                if any(_same(each, policy) for each in by_role) or any(
+                if any(_is_same_resource(each, policy) for each in by_role) or any(
                     self._is_the_role(each, policy, reference, role) for each in roles
                 ):
                     yield policy.properties.part("PolicyDocument")
@@ -130,7 +135,7 @@ class TaskDefinition:
         """Return whether a policy names the tasks' role; roles of several templates may have the same name."""
         if role is None:
             return name_in(str(named)) == name_in(reference)
-        return _same(self.stacks.find(_ROLE, named, policy), role)
+        return _is_same_resource(self.stacks.find(_ROLE, named, policy), role)
 
     @property
     def known_queues(self) -> tuple[str, ...]:
@@ -146,7 +151,7 @@ class TaskDefinition:
         found: dict[str, None] = {}
         for statement in self._statements():
             if _allows(statement, "sqs:receivemessage"):
-                for resource in _items(statement.get("Resource")):
+                for resource in _as_list(statement.get("Resource")):
                     pattern = name_in(str(resource))
                     is_pattern = "*" in pattern or "?" in pattern
                     names = (
@@ -155,8 +160,11 @@ class TaskDefinition:
                     found |= dict.fromkeys(names)
         return list(found)
 
-    def _by_environment(self) -> list[str]:
-        """Return the names of the queues in the containers' environment: of the templates', or in a URL or an ARN."""
+    def _environment_queues(self) -> list[str]:
+        """Return the names of queues in the containers' environment variables.
+
+        A value counts if it names a queue of the templates, or is a URL or an ARN of a queue.
+        """
         known = self.known_queues
         containers = [] if self.task is None else self.task.properties.parts("ContainerDefinitions")
         values = [str(entry.get("Value")) for container in containers for entry in container.parts("Environment")]
@@ -178,23 +186,25 @@ class TaskDefinition:
 
 
 def _allows(statement: Mapping[str, Any], action: str) -> bool:
+    """Return whether a policy's statement covers an action; the action is in lower case."""
+
     def is_among(name: str) -> bool:
-        return any(fnmatchcase(action, str(pattern).lower()) for pattern in _items(statement.get(name)))
+        return any(fnmatchcase(action, str(pattern).lower()) for pattern in _as_list(statement.get(name)))
 
     return is_among("Action") if statement.get("NotAction") is None else not is_among("NotAction")
 
 
 def _is_of_another_service(arn: str) -> bool:
-    """Return whether an ARN is of a policy that AWS keeps for a service that is not ECS, or for no administrator."""
+    """Return whether an ARN is of an AWS managed policy that is neither for ECS nor for administrators."""
     words = ("ECS", "ContainerService", "Administrator", "PowerUser")
     return ":iam::aws:policy/" in arn and not any(word in name_in(arn) for word in words)
 
 
-def _items(value: Any) -> Iterable[Any]:
+def _as_list(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _same(found: TemplateResource | None, other: TemplateResource) -> bool:
+def _is_same_resource(found: TemplateResource | None, other: TemplateResource) -> bool:
     return found is not None and (found.stack, found.id) == (other.stack, other.id)
 
 

@@ -91,16 +91,16 @@ def read_services(
         targets = [target for target in stacks.of_kind(TARGET) if _dimension(target) == _DIMENSION]
         mappings = dict(read_mappings(stacks))
         if not (targets or mappings):
-            raise _nothing_scales(stacks)
+            raise _no_service_error(stacks)
         sources = {target: _service_name(stacks, target) for target in targets}
         sources |= {mapping: service.name for mapping, service in mappings.items()}
-        called = dict(zip(_name_apart(sources), sources, strict=True))
+        called = dict(zip(_unique_names(sources), sources, strict=True))
         chosen = {name: source for name, source in called.items() if name == only} or called
         unread = tuple(_unread_parts(templates, stacks))
         services = []
         for name, source in chosen.items():
             try:
-                service = mappings[source] if source in mappings else _service(stacks, source, queue)
+                service = mappings[source] if source in mappings else _read_service(stacks, source, queue)
             except ConfigError as error:
                 others = ", ".join(other for other in chosen if other != name)
                 raise ConfigError(
@@ -112,7 +112,7 @@ def read_services(
     return tuple(services)
 
 
-def _name_apart(sources: Mapping[TemplateResource, str]) -> list[str]:
+def _unique_names(sources: Mapping[TemplateResource, str]) -> list[str]:
     """Return a unique name for the service of each target or mapping.
 
     Args:
@@ -130,17 +130,19 @@ def _name_apart(sources: Mapping[TemplateResource, str]) -> list[str]:
 
 
 def _service_name(stacks: Stacks, target: TemplateResource) -> str:
+    """Return the name of the service that a scalable target scales, as its own template or the target has it."""
     resource_id = str(target.properties.get("ResourceId"))
     service = _find_service(stacks, resource_id, target)
     return name_in(resource_id) if service is None else service.name
 
 
 def _find_service(stacks: Stacks, resource_id: str, target: TemplateResource) -> TemplateResource | None:
+    """Return the service of a resource id `service/CLUSTER/SERVICE`; None if no template has it."""
     return stacks.find(SERVICE, resource_id, target, cluster=[*segments(resource_id), "", ""][1])
 
 
 def _unread_parts(templates: Iterable[Template], stacks: Stacks) -> Iterator[str]:
-    """Yield a sentence for each transform or module whose resources are in no template.
+    """Yield the end of the sentence "not known: …" for each part of the templates that cannot be read.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/transform-section-structure.html (read
     2026-11-27).
@@ -154,17 +156,17 @@ def _unread_parts(templates: Iterable[Template], stacks: Stacks) -> Iterator[str
     for resource in stacks.all:
         if resource.kind.endswith("::MODULE"):
             yield f"what the module {resource.kind} is made of, which is left out"
-        if function := next((str(name) for name in resource.written if str(name).startswith("Fn::")), None):
+        if function := next((str(name) for name in resource.raw_properties if str(name).startswith("Fn::")), None):
             yield f"what {function} adds to {resource.kind} {resource.id}, which is read as it stands"
     for policy in stacks.of_kind(POLICY):
-        if _owner(stacks, policy) is None and _dimension(policy) in (None, _DIMENSION):
+        if _target_of(stacks, policy) is None and _dimension(policy) in (None, _DIMENSION):
             yield f"what policy {policy.id} scales, as no template has its scalable target"
     yield from _unread_stacks(stacks)
 
 
 def _unread_stacks(stacks: Stacks) -> Iterator[str]:
-    """Yield a sentence about nested stacks whose templates are not given, or are known only by the ends of URLs."""
-    nested = [resource for resource in stacks.all if resource.kind in NESTED and resource.is_there is not False]
+    """Yield the end of the sentence "not known: …" about nested stacks whose templates are missing, or are guessed."""
+    nested = [resource for resource in stacks.all if resource.kind in NESTED and resource.is_condition_met is not False]
     missing = [each.id for each in nested if (each.stack.name, each.id) not in each.stack.links.children]
     by_url = [each.id for each in nested if each.id not in missing and "://" in nested_place(each)]
     if missing:
@@ -173,7 +175,8 @@ def _unread_stacks(stacks: Stacks) -> Iterator[str]:
         yield f"whether the URLs of nested stacks are of the files of these names, taken for so: {', '.join(by_url)}"
 
 
-def _nothing_scales(stacks: Stacks) -> ConfigError:
+def _no_service_error(stacks: Stacks) -> ConfigError:
+    """Return the error for templates without a scaled service; it names a false condition if one is the cause."""
     for target in stacks.omitted_resources(TARGET):
         stack, condition = target.stack, str(target.condition)
         values = [f"{name}={stack.ref(name)}" for name in stack.needed_parameters(condition)]
@@ -192,7 +195,8 @@ def _dimension(resource: TemplateResource) -> object:
     return resource.properties.get("ScalableDimension")
 
 
-def _service(stacks: Stacks, target: TemplateResource, queue: str | None) -> ScaledService:
+def _read_service(stacks: Stacks, target: TemplateResource, queue: str | None) -> ScaledService:
+    """Return the ECS service of a scalable target, with its policies, its queue and its tasks."""
     properties = target.properties
     resource_id = properties.text("ResourceId")
     if len(segments(resource_id)) != len(("service", "cluster", "name")):
@@ -200,13 +204,13 @@ def _service(stacks: Stacks, target: TemplateResource, queue: str | None) -> Sca
     service = _find_service(stacks, resource_id, target)
     task = None if service is None else stacks.find(_TASK, service.properties.get("TaskDefinition"), service)
     definition = TaskDefinition(stacks, task, target)
-    own = [policy for policy in stacks.of_kind(POLICY) if _owner(stacks, policy) is target]
+    own = [policy for policy in stacks.of_kind(POLICY) if _target_of(stacks, policy) is target]
     if len(own) > limits.POLICIES_PER_SERVICE_MAX:
         raise ConfigError(
             f"{target.kind} {target.id} has {len(own)} policies; allowed: at most {limits.POLICIES_PER_SERVICE_MAX};"
             " remove some"
         )
-    policies = tuple(found for policy in own for found in _policies(stacks, policy, resource_id))
+    policies = tuple(found for policy in own for found in _read_policy(stacks, policy, resource_id))
     suspended = properties.part("SuspendedState")
     for name in ("DynamicScalingInSuspended", "DynamicScalingOutSuspended"):
         if suspended.is_true(name):
@@ -229,7 +233,7 @@ def _service(stacks: Stacks, target: TemplateResource, queue: str | None) -> Sca
     alarms = [alarm for policy in own for alarm in _alarms_of(stacks, policy)]
     works_on = None if settings is None else stacks.find(QUEUE, settings.name, definition.near)
     parts = [target, *own, *alarms, *(each for each in (service, works_on) if each is not None)]
-    return _as_it_may_be(
+    return _with_assumed_names(
         ScaledService(
             name=name,
             min_tasks=min_tasks,
@@ -238,7 +242,7 @@ def _service(stacks: Stacks, target: TemplateResource, queue: str | None) -> Sca
             queue=settings,
             queue_candidates=tuple(candidates) or definition.known_queues,
             dimensions={"ClusterName": cluster, "ServiceName": name},
-            has_insights=_insights(place) is not False,
+            has_insights=_has_insights(place) is not False,
             desired_count=_desired_count(service),
             is_protected=definition.is_protected(),
             can_extend=definition.can_extend(),
@@ -248,7 +252,7 @@ def _service(stacks: Stacks, target: TemplateResource, queue: str | None) -> Sca
                 *sentences(parts),
                 *_other_queues(definition, metrics, settings),
                 *_effects_of_metrics(metrics, min_tasks),
-                *_launch_unset(service),
+                *_missing_launch_type(service),
             ),
             **definition.sizes(),
         )
@@ -269,7 +273,7 @@ def _other_queues(
         yield f"the messages of other queues, from which the tasks may receive, too: {', '.join(others)}"
 
 
-def _launch_unset(service: TemplateResource | None) -> Iterator[str]:
+def _missing_launch_type(service: TemplateResource | None) -> Iterator[str]:
     """Yield the end of the sentence "not simulated: …" for a service without launch type and capacity providers."""
     if service is not None and not {"LaunchType", "CapacityProviderStrategy"} & service.properties.values.keys():
         yield f"LaunchType of {SERVICE} {service.id}, which is EC2 or what its cluster says ({ROOM})"
@@ -297,7 +301,7 @@ def _assumptions(
     An assumption is needed where no template says what is the case.
     """
     is_needed = any(metric.namespace == "ECS/ContainerInsights" for metric in metrics)
-    if is_needed and _insights(cluster) is None:
+    if is_needed and _has_insights(cluster) is None:
         yield f"whether cluster {name} has Container Insights, which is taken for on"
     if any(metric.name == "CPUUtilization" for metric in metrics):
         yield f"how busy handlers keep the processor, which is taken for {CPU_SHARE:.0%} of what a lane has of it"
@@ -308,7 +312,7 @@ def _assumptions(
         )
 
 
-def _insights(cluster: TemplateResource | None) -> bool | None:
+def _has_insights(cluster: TemplateResource | None) -> bool | None:
     """Return whether a cluster has Container Insights; None if its template leaves it to the account."""
     for setting in () if cluster is None else cluster.properties.parts("ClusterSettings"):
         if setting.get("Name") == "containerInsights" and not is_unknown(setting.get("Value")):
@@ -324,8 +328,8 @@ def _desired_count(service: TemplateResource | None) -> int | None:
     return properties.integer("DesiredCount")
 
 
-def _as_it_may_be(service: ScaledService) -> ScaledService:
-    """Return the service with assumptions in place of unknown names that it watches, each listed in `assumed`."""
+def _with_assumed_names(service: ScaledService) -> ScaledService:
+    """Return the service whose unknown dimensions are taken for its own, each such assumption listed in `assumed`."""
     queue, assumed = service.queue, [*service.assumed]
     if queue is not None and not queue.is_in_template and is_unknown(queue.name) and queue.name.endswith(">"):
         assumed.append(
@@ -345,7 +349,8 @@ def _as_it_may_be(service: ScaledService) -> ScaledService:
     return replace(service, policies=tuple(policies), assumed=tuple(dict.fromkeys(assumed)))
 
 
-def _policies(stacks: Stacks, policy: TemplateResource, resource_id: str) -> Iterator[ScalingPolicy]:
+def _read_policy(stacks: Stacks, policy: TemplateResource, resource_id: str) -> Iterator[ScalingPolicy]:
+    """Yield a policy of the service with this resource id: a step scaling once for each of its alarms."""
     properties = policy.properties
     name = str(properties.get("PolicyName") or policy.id)
     if properties.choice("PolicyType", ["TargetTrackingScaling", "StepScaling"]) == "StepScaling":
@@ -354,8 +359,8 @@ def _policies(stacks: Stacks, policy: TemplateResource, resource_id: str) -> Ite
         yield _target_tracking(properties.part("TargetTrackingScalingPolicyConfiguration"), name, resource_id)
 
 
-def _owner(stacks: Stacks, policy: TemplateResource) -> TemplateResource | None:
-    """Return the target that a policy names, by reference or by id: the nearest to the policy's template."""
+def _target_of(stacks: Stacks, policy: TemplateResource) -> TemplateResource | None:
+    """Return the scalable target that a policy names, the nearest to the policy's template; None if there is none."""
     properties = policy.properties
     named = (properties.get("ScalingTargetId"), properties.get("ResourceId"), _dimension(policy))
 
@@ -387,7 +392,7 @@ def _target_tracking(settings: Properties, name: str, resource_id: str) -> Targe
 
 
 def _step_scaling(stacks: Stacks, policy: TemplateResource, name: str) -> Iterator[StepScaling]:
-    """Yield the policy once for each alarm that runs it."""
+    """Yield a step scaling policy once for each alarm that runs it."""
     settings = policy.properties.part("StepScalingPolicyConfiguration")
     alarms = list(_alarms_of(stacks, policy))
     if not alarms:
@@ -395,14 +400,14 @@ def _step_scaling(stacks: Stacks, policy: TemplateResource, name: str) -> Iterat
             f"; {alarm.id} has it in {name}, which is not rehearsed"
             for alarm in stacks.of_kind(ALARM)
             for name in ("OKActions", "InsufficientDataActions")
-            if _is_among(policy, alarm.properties.items(name))
+            if _is_action(policy, alarm.properties.items(name))
         ]
         raise ConfigError(
             f"{POLICY} {policy.id}: no {ALARM} of its template has it in AlarmActions{''.join(others)}; allowed: one"
             " or more; add the alarm, or remove the policy, which nothing runs"
         )
     adjustment_type = settings.choice("AdjustmentType", get_args(AdjustmentType.__value__))
-    steps = tuple(map(_step, settings.parts("StepAdjustments")))
+    steps = tuple(map(_read_step, settings.parts("StepAdjustments")))
     if len(steps) > limits.STEPS_PER_POLICY_MAX:
         raise ConfigError(
             f"{POLICY} {policy.id} has {len(steps)} steps; allowed: at most {limits.STEPS_PER_POLICY_MAX}; divide them"
@@ -411,7 +416,7 @@ def _step_scaling(stacks: Stacks, policy: TemplateResource, name: str) -> Iterat
     for alarm in alarms:
         yield StepScaling(
             name=name,
-            alarm=_alarm(alarm),
+            alarm=_read_alarm(alarm),
             adjustment_type=cast("AdjustmentType", adjustment_type),
             steps=steps,
             cooldown_seconds=settings.integer("Cooldown", _COOLDOWN_SECONDS),
@@ -423,24 +428,25 @@ def _alarms_of(stacks: Stacks, policy: TemplateResource) -> Iterator[TemplateRes
     """Yield the alarms that run a policy.
 
     Raises:
-        ConfigError: whether one does depends on a condition that cannot be told.
+        ConfigError: an undecided condition decides whether an alarm runs the policy.
     """
     for alarm in stacks.of_kind(ALARM):
         properties = alarm.properties
         actions = properties.items("AlarmActions")
-        if _is_among(policy, actions) and properties.is_true("ActionsEnabled", default=True):
+        if _is_action(policy, actions) and properties.is_true("ActionsEnabled", default=True):
             yield alarm
-        elif f'"{policy.id}"' in json.dumps(alarm.written.get("AlarmActions"), default=str) and any(
+        elif f'"{policy.id}"' in json.dumps(alarm.raw_properties.get("AlarmActions"), default=str) and any(
             str(action).startswith("<Fn::If") for action in actions
         ):
             raise properties.refusal("AlarmActions", "known actions")
 
 
-def _is_among(policy: TemplateResource, actions: Sequence[object]) -> bool:
+def _is_action(policy: TemplateResource, actions: Sequence[object]) -> bool:
+    """Return whether a policy is among the actions of an alarm."""
     return policy.stack.ref(policy.id) in actions
 
 
-def _step(step: Properties) -> ScalingStep:
+def _read_step(step: Properties) -> ScalingStep:
     lower, upper = (
         None if step.get(name) is None else step.number(name)
         for name in ("MetricIntervalLowerBound", "MetricIntervalUpperBound")
@@ -448,7 +454,7 @@ def _step(step: Properties) -> ScalingStep:
     return ScalingStep(lower=lower, upper=upper, adjustment=step.number("ScalingAdjustment"))
 
 
-def _alarm(alarm: TemplateResource) -> SimulatedAlarm:
+def _read_alarm(alarm: TemplateResource) -> SimulatedAlarm:
     properties = alarm.properties
     if (evaluated := properties.integer("EvaluationPeriods")) < 1:
         raise properties.refusal("EvaluationPeriods", "1 or more")
@@ -473,19 +479,25 @@ def _metric_expression(properties: Properties) -> MetricExpression:
     """Return the expression of an alarm or a customized metric specification: one metric, or metric math."""
     queries = {query.text("Id"): query for query in properties.parts("Metrics")}
     if not queries:
-        return MetricExpression.alone(_source(properties, properties, "Statistic"))
+        return MetricExpression.alone(_read_metric(properties, properties, "Statistic"))
     returned = [id_ for id_, query in queries.items() if query.is_true("ReturnData", default=True)]
     if len(returned) != 1:
         raise properties.refusal("Metrics", "exactly one that has not ReturnData: false")
-    term = _term(queries, returned[0], ())
-    sources = {id_: _source(stat.part("Metric"), stat, "Stat") for id_, stat in _statistics(queries, term)}
+    term = _expression_of(queries, returned[0], ())
+    sources = {id_: _read_metric(stat.part("Metric"), stat, "Stat") for id_, stat in _metric_statistics(queries, term)}
     if "PERIOD(" in term.text() and {source.period_seconds for source in sources.values()} != {60}:
         raise properties.refusal("Metrics", "PERIOD only of metrics of 60 seconds, which is what is rehearsed")
     return MetricExpression(term=term, metrics=sources, text=str(queries[returned[0]].get("Expression") or returned[0]))
 
 
-def _term(queries: Mapping[str, Properties], id_: str, within: tuple[str, ...]) -> Term:
-    """Return the expression of an id, with other expressions in place of their ids."""
+def _expression_of(queries: Mapping[str, Properties], id_: str, within: tuple[str, ...]) -> Term:
+    """Return the expression of a metric query's id, with other expressions in place of their ids.
+
+    Args:
+        queries: id -> metric query of the alarm or policy.
+        id_: the query to read.
+        within: the ids of the expressions that are being read, to refuse an expression made of itself.
+    """
     query = queries[id_]
     if query.get("Expression") is None:
         return Metric(id_)
@@ -496,11 +508,11 @@ def _term(queries: Mapping[str, Properties], id_: str, within: tuple[str, ...]) 
         named = [other for other in metric_ids(parse(text)) if other in queries]
     except ConfigError as error:
         raise (query.refusal("Expression", "metric math") if query.is_undecided("Expression") else error) from error
-    return parse(text, {other: _term(queries, other, (*within, id_)) for other in named})
+    return parse(text, {other: _expression_of(queries, other, (*within, id_)) for other in named})
 
 
-def _statistics(queries: Mapping[str, Properties], term: Term) -> Iterator[tuple[str, Properties]]:
-    """Yield each metric of an expression with its id."""
+def _metric_statistics(queries: Mapping[str, Properties], term: Term) -> Iterator[tuple[str, Properties]]:
+    """Yield (id, MetricStat) of each metric in an expression."""
     for id_ in metric_ids(term):
         if id_ not in queries:
             some = next(iter(queries.values()))
@@ -510,7 +522,14 @@ def _statistics(queries: Mapping[str, Properties], term: Term) -> Iterator[tuple
         yield id_, queries[id_].part("MetricStat")
 
 
-def _source(metric: Properties, statistics: Properties, statistic: str) -> MetricSource:
+def _read_metric(metric: Properties, statistics: Properties, statistic: str) -> MetricSource:
+    """Return a metric as an alarm or policy watches it.
+
+    Args:
+        metric: namespace, name and dimensions.
+        statistics: period and statistic.
+        statistic: the property of `statistics` with the statistic's name.
+    """
     dimensions = metric.parts("Dimensions")
     source = MetricSource(
         namespace=metric.text("Namespace"),
