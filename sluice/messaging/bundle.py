@@ -41,13 +41,6 @@ class BundledEvent:
     fault: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """The events of one message, in order."""
-
-    events: tuple[BundledEvent, ...]
-
-
 def write_bundle(bodies: Sequence[str]) -> str:
     """Return the body of the message that holds events with these bodies; one event is its own message."""
     return bodies[0] if len(bodies) == 1 else f"{_FRONT}{','.join(bodies)}{_BACK}"
@@ -58,15 +51,17 @@ def bundle_bytes(sizes: Sequence[int]) -> int:
     return sum(sizes) + (0 if len(sizes) == 1 else len(_FRONT) + len(sizes) - 1 + len(_BACK))
 
 
-def read_body(body: str) -> Envelope | Bundle:
-    """Return the envelope in a body, or the bundle of them.
+def read_body(body: str) -> tuple[BundledEvent, ...]:
+    """Return the events in a body, in order: one, or those of a bundle.
 
     Raises:
         EnvelopeError: the body is neither. An event of a bundle that cannot be read raises nothing: the others can.
     """
     fields = fields_of(body)
     version = fields.get("sluice")
-    return _split(body) if type(version) is int and version == VERSION else envelope_of(fields)
+    if type(version) is int and version == VERSION:
+        return tuple(_split(body))
+    return (BundledEvent(body, envelope_of(fields)),)
 
 
 def events_of(body: str) -> list[Envelope]:
@@ -77,18 +72,15 @@ def events_of(body: str) -> list[Envelope]:
     Raises:
         EnvelopeError: the body, or an event of its bundle, cannot be read.
     """
-    content = read_body(body)
-    if isinstance(content, Envelope):
-        return [content]
     found = []
-    for position, event in enumerate(content.events):
+    for position, event in enumerate(read_body(body)):
         if event.envelope is None:
             raise EnvelopeError(f"event {position} of the bundle: {event.fault}")
         found.append(event.envelope)
     return found
 
 
-def _split(body: str) -> Bundle:
+def _split(body: str) -> list[BundledEvent]:
     """Return the events of a bundle with their own text, which is not to be written anew: it may be a dead letter."""
     begun = _BEGIN.match(body)
     if begun is None:
@@ -107,7 +99,7 @@ def _split(body: str) -> Bundle:
         raise EnvelopeError(
             f"the bundle has members behind its events, allowed are sluice and events: {_FRONT}…{_BACK}"
         )
-    return Bundle(tuple(events))
+    return events
 
 
 def _event(body: str, fields: object) -> BundledEvent:

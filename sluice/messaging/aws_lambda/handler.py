@@ -51,8 +51,8 @@ from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.worker.build import Options, assemble_worker
 from sluice.messaging.worker.hooks import WorkerHooks
 from sluice.messaging.worker.preflight import faults
+from sluice.messaging.worker.processing.acknowledgements import Abandon, Acknowledgement, Delete, MoveToDlq, Release
 from sluice.messaging.worker.processing.message_lease import MARGIN_SECONDS, MessageLease
-from sluice.messaging.worker.processing.processor import Abandon, Acknowledgement, Delete, MoveToDlq, Release
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 from sluice.messaging.worker.signs import Signs
 from sluice.messaging.worker.worker import Worker

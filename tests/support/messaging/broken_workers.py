@@ -16,10 +16,11 @@ from sluice.messaging.handlers import Ack, Reject, Retry
 from sluice.messaging.inbox.groups import DecodedMessage
 from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.sqs.queue import ReceivedMessage
+from sluice.messaging.worker.processing.acknowledgements import Acknowledgement, Delete, Release
 from sluice.messaging.worker.processing.deleter import Deleter
 from sluice.messaging.worker.processing.handler_runner import HandlerAttempt, TransactionMark
 from sluice.messaging.worker.processing.message_lease import MessageLease
-from sluice.messaging.worker.processing.processor import Acknowledgement, Delete, MessageProcessor, Release
+from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.processing.transactions import TakeConnection
 
 

@@ -16,7 +16,7 @@ from sluice.messaging.inbox.groups import DecodedMessage, InboxPolicy
 from sluice.messaging.inbox.sequence import Action, Decision, Position
 from sluice.messaging.inbox.tables import groups
 from sluice.messaging.sqs.queue import ReceivedMessage
-from sluice.messaging.worker.processing.processor import Abandon, Acknowledgement
+from sluice.messaging.worker.processing.acknowledgements import Abandon, Acknowledgement
 from tests.support.messaging.broken_workers import DeletesFirst, InboxApart
 from tests.support.messaging.inbox_state_machine import (
     GAP_WAIT_SECONDS,

@@ -1,27 +1,23 @@
 """A bundle: each of its events has an effect, attempts and an end of its own, whatever becomes of the others."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, override
 
 import pytest
 from sqlalchemy import Engine
 
-from sluice.messaging.bundle import Bundle, BundledEvent, write_bundle
+from sluice.messaging.bundle import BundledEvent, write_bundle
 from sluice.messaging.failpoints import WORKER
 from sluice.messaging.handlers import Reject, Retry
 from sluice.messaging.inbox.groups import DecodedMessage, InboxPolicy
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterSender
 from sluice.messaging.worker.hooks import WorkerHooks
+from sluice.messaging.worker.processing.acknowledgements import Acknowledgement, Delete, MoveToDlq, Release
+from sluice.messaging.worker.processing.event_processor import BundleProgress
 from sluice.messaging.worker.processing.message_lease import MessageLease
-from sluice.messaging.worker.processing.processor import (
-    Acknowledgement,
-    BundleProgress,
-    Delete,
-    MessageProcessor,
-    Release,
-)
+from sluice.messaging.worker.processing.processor import MessageProcessor
 from tests.support.messaging.faulty_calls import Fault, ProcessKill, failing_at
 from tests.support.messaging.world import (
     MAX_ATTEMPTS,
@@ -400,8 +396,10 @@ class AcknowledgesAfterTheFirst(MessageProcessor):
     """Broken: takes a bundle for handled when its first event is."""
 
     @override
-    def _work_on_bundle(self, lease: MessageLease, bundle: Bundle, dead_letters: DeadLetterSender) -> Acknowledgement:
-        return super()._work_on_bundle(lease, Bundle(bundle.events[:1]), dead_letters)
+    def _work_on_events(
+        self, lease: MessageLease, events: Sequence[BundledEvent], dead_letters: DeadLetterSender
+    ) -> Acknowledgement:
+        return super()._work_on_events(lease, events[:1], dead_letters)
 
 
 class CountsReceives(MessageProcessor):
@@ -421,39 +419,21 @@ class GoesOnBehindAFailure(MessageProcessor):
     """Broken: goes on with the next event of a bundle when one has failed."""
 
     @override
-    def _work_on_event(
-        self, lease: MessageLease, bundle: Bundle, position: int, progress: BundleProgress
-    ) -> Acknowledgement:
-        ended = super()._work_on_event(lease, bundle, position, progress)
+    def _work_on_event(self, *arguments: Any) -> Acknowledgement:
+        ended = super()._work_on_event(*arguments)
         return Delete() if isinstance(ended, Release) else ended
 
 
 class DiesWithItsNeighbours(MessageProcessor):
-    """Broken: sends a whole bundle to the DLQ when one of its events is dead."""
+    """Broken: sends the events behind a dead one to the DLQ, too."""
+
+    has_dead_event = False
 
     @override
-    def _send_to_dlq(
-        self, lease: MessageLease, bundle: Bundle, position: int, dead_letters: DeadLetterSender
-    ) -> Acknowledgement:
-        rest = bundle.events[position:]
-        whole = Bundle((*bundle.events[:position], BundledEvent(write_bundle([event.body for event in rest]), None)))
-        ended = super()._send_to_dlq(lease, whole, position, dead_letters)
-        raise EndOfBundle(ended)
-
-    @override
-    def _work_on_bundle(self, lease: MessageLease, bundle: Bundle, dead_letters: DeadLetterSender) -> Acknowledgement:
-        try:
-            return super()._work_on_bundle(lease, bundle, dead_letters)
-        except EndOfBundle as end:
-            return end.acknowledgement
-
-
-class EndOfBundle(Exception):
-    """Raised by a broken worker to leave a bundle."""
-
-    def __init__(self, acknowledgement: Acknowledgement) -> None:
-        super().__init__()
-        self.acknowledgement = acknowledgement
+    def _work_on_event(self, *arguments: Any) -> Acknowledgement:
+        ended = MoveToDlq() if self.has_dead_event else super()._work_on_event(*arguments)
+        self.has_dead_event = isinstance(ended, MoveToDlq)
+        return ended
 
 
 def work_on_a_difficult_bundle(engine: Engine, kind: type[MessageProcessor]) -> None:

@@ -11,7 +11,8 @@ from sluice.clock import VirtualClock
 from sluice.declaration import metrics
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Context, Outcome, Reject
-from sluice.messaging.worker.processing.processor import Abandon, Delete, MessageProcessor
+from sluice.messaging.worker.processing.acknowledgements import Abandon, Delete
+from sluice.messaging.worker.processing.processor import MessageProcessor
 from tests.support.messaging.broken_workers import DeletesFirst, InboxApart, RemembersInMemory
 from tests.support.messaging.faulty_calls import Fault, ProcessKill, failing_at
 from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait

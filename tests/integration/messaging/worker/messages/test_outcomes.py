@@ -19,7 +19,7 @@ from sluice.messaging.errors import PermanentError, TransientError
 from sluice.messaging.handlers import ANY, Ack, Context, Handlers, LaneHandler, Outcome, Reject, Retry
 from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.worker.processing import async_handlers
-from sluice.messaging.worker.processing.processor import Abandon, Delete, Release
+from sluice.messaging.worker.processing.acknowledgements import Abandon, Delete, Release
 from tests.support.messaging.world import (
     KINDS_OF_ASYNCIO,
     MAX_ATTEMPTS,

@@ -13,7 +13,7 @@ from sluice.messaging.database import connections
 from sluice.messaging.handlers import ANY, Ack, Handlers
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import InboxPolicy
-from sluice.messaging.worker.processing.processor import Abandon
+from sluice.messaging.worker.processing.acknowledgements import Abandon
 from tests.support.messaging.inbox_harness import decoded_message
 from tests.support.messaging.world import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, places
 from tests.support.processes.worker_processes import DatabaseLine

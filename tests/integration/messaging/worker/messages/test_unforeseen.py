@@ -5,7 +5,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import OperationalError
 
 from sluice.messaging.inbox.groups import InboxPolicy
-from sluice.messaging.worker.processing.processor import Abandon
+from sluice.messaging.worker.processing.acknowledgements import Abandon
 from tests.support.messaging.faulty_calls import ProcessKill, failing_at
 from tests.support.messaging.world import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, places
 

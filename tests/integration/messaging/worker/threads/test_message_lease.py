@@ -15,8 +15,9 @@ from sluice.messaging.errors import HoldLostError
 from sluice.messaging.handlers import Ack, Context, Outcome, Retry
 from sluice.messaging.inbox.admission import Admission, Inbox
 from sluice.messaging.inbox.groups import DecodedMessage
+from sluice.messaging.worker.processing.acknowledgements import Abandon, Delete
 from sluice.messaging.worker.processing.message_lease import MARGIN_SECONDS, Heartbeat, MessageLease
-from sluice.messaging.worker.processing.processor import Abandon, Delete, MessageProcessor
+from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.simulator.hook import Simulator
 from tests.support.messaging.broken_workers import CommitsWithoutGate
 from tests.support.messaging.faulty_calls import Fault

@@ -11,9 +11,9 @@ from sluice.messaging.errors import TransientError
 from sluice.messaging.handlers import Retry
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.queue import Queue, ReceivedMessage
+from sluice.messaging.worker.processing.acknowledgements import Release
 from sluice.messaging.worker.processing.group_locks import GroupLocks
 from sluice.messaging.worker.processing.message_lease import Heartbeat, MessageLease
-from sluice.messaging.worker.processing.processor import Release
 from tests.support.endpoints.capturing_server import Reply, capturing
 from tests.support.messaging.faulty_calls import Fault
 from tests.support.messaging.world import BACKOFF, TIMEOUT_SECONDS, WorkerParts, World
