@@ -61,7 +61,7 @@ def deploy(environment: Environment, *, sqs: Any, sns: Any, visibility_timeout_s
         undelivered_url, undelivered_arn = _queue(sqs, undelivered_name, retention | _letting(topic_arn))
         seconds = consumer.visibility_timeout_seconds
         seconds = seconds if visibility_timeout_seconds is None else visibility_timeout_seconds
-        redrive = {"deadLetterTargetArn": dead_arn, "maxReceiveCount": consumer.max_receive_count}
+        redrive = {"deadLetterTargetArn": dead_arn, "maxReceiveCount": environment.max_receive_count(consumer)}
         attributes = {
             "MessageRetentionPeriod": str(consumer.message_retention_seconds),
             "RedrivePolicy": json.dumps(redrive),

@@ -104,7 +104,7 @@ def test_every_queue_is_live_as_declared(deployment: DeployedEnvironment) -> Non
             "ReceiveMessageWaitTimeSeconds": "20",
             "RedrivePolicy": {
                 "deadLetterTargetArn": deployment.queue_arn(dead_letters),
-                "maxReceiveCount": consumer.max_receive_count,
+                "maxReceiveCount": environment.max_receive_count(consumer),
             },
         }
         expected[dead_letters] = _expected_queue(deployment, dead_letters, retention_seconds=kept_seconds) | {

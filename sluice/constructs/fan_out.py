@@ -127,7 +127,7 @@ class ConsumerQueue(Construct):
             visibility_timeout=cdk.Duration.seconds(consumer.visibility_timeout_seconds),
             receive_message_wait_time=cdk.Duration.seconds(limits.WAIT_SECONDS_MAX),
             dead_letter_queue=sqs.DeadLetterQueue(
-                queue=self.dead_letter_queue, max_receive_count=consumer.max_receive_count
+                queue=self.dead_letter_queue, max_receive_count=self._environment.max_receive_count(consumer)
             ),
         )
 

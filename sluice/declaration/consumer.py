@@ -22,6 +22,8 @@ DRAINS_MIN = 2
 """The least number of a worker's drainer threads; it has as many as its lanes have connections if that is more."""
 RETRY_SECONDS_MAX = 300
 """The longest time that a worker waits before it tries a failing message again."""
+HANDLER_TIMEOUTS_MAX = 10
+"""A handler of a worker that takes longer than so many visibility timeouts has failed."""
 _INBOX_RETENTION_SECONDS_MAX = 315_360_000  # ten years
 _RETENTION = (limits.MESSAGE_RETENTION_SECONDS_MIN, limits.MESSAGE_RETENTION_SECONDS_MAX)
 
@@ -74,7 +76,7 @@ class Consumer:
             gaps.
         visibility_timeout_seconds: how long a received message stays with its consumer before it is delivered again.
         max_attempts: receives before a message is dead-lettered; with one message per receive this is the queue's
-            maxReceiveCount. With `runtime`: failures of its handler, which the inbox counts.
+            maxReceiveCount. With `runtime`, or bundles of its topic: failures of its handler, which the inbox counts.
         message_retention_seconds: how long the queue keeps a message that nobody deletes.
         dead_letter_retention_seconds: the same for its DLQs; never shorter than the queue's.
         processing_seconds: how long the handler takes with one message, on average.
@@ -156,10 +158,15 @@ class Consumer:
         """Return whether workers may store messages of a group in the inbox until a missing one has come."""
         return self.poison is Poison.PARK or self.gaps is not Gaps.RECORD
 
-    @property
-    def max_receive_count(self) -> int:
-        """Return the queue's maxReceiveCount: `max_attempts`, or with a Lambda function its `receives_max`."""
-        return self.max_attempts if self.runtime is None else self.runtime.receives_max
+    def max_receive_count(self, bundle_events_max: int) -> int:
+        """Return the queue's maxReceiveCount: `max_attempts`, or with a Lambda function its `receives_max`.
+
+        Where messages may be bundles of events, receives are no attempts at an event: then it is SQS's maximum.
+        `Environment.max_receive_count` knows how many events the consumer's topic allows.
+        """
+        if self.runtime is not None:
+            return self.runtime.receives_max
+        return self.max_attempts if bundle_events_max == 1 else limits.MAX_RECEIVE_COUNT_MAX
 
     @property
     def maintenance_minutes(self) -> int:

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from sluice import limits
+from sluice.declaration.bundles import check_bundle_events
 from sluice.declaration.consumer import Consumer
 from sluice.declaration.fields import filters
 from sluice.declaration.fields.database import ExistingDatabase, NewDatabase
@@ -187,6 +188,14 @@ class Environment:
         """Return the consumers of a topic."""
         return tuple(consumer for consumer in self.consumers if self.topic(consumer.topic) == topic)
 
+    def bundle_events_max(self, consumer: Consumer) -> int:
+        """Return how many events one message of a consumer's queue may hold."""
+        return self.topic(consumer.topic).bundle_events_max
+
+    def max_receive_count(self, consumer: Consumer) -> int:
+        """Return the maxReceiveCount of a consumer's queue."""
+        return consumer.max_receive_count(self.bundle_events_max(consumer))
+
     @property
     def has_operators(self) -> bool:
         """Return whether alarms have a receiver, or `silent` says that they are to have none."""
@@ -225,6 +234,7 @@ class Environment:
         _check_tasks(self)
         _check_verification(self)
         _check_functions(self)
+        _check_bundles(self)
         match self.database:
             case NewDatabase() as database:
                 _check_zones(self)
@@ -438,6 +448,14 @@ def _check_functions(environment: Environment) -> None:
             allowed=f"an image in ECR in {environment.region}, as consumer {consumer.name!r} runs on Lambda: push it"
             " there, or declare Lambda(package=…)",
         )
+
+
+def _check_bundles(environment: Environment) -> None:
+    """Refuse bundles of more events than a consumer can work on within the receives and the time of one message."""
+    for topic in environment.topics:
+        if topic.bundle_events_max > 1:
+            for consumer in environment.consumers_of(topic):
+                check_bundle_events(topic, consumer)
 
 
 def _check_verification(environment: Environment) -> None:

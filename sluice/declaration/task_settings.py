@@ -1,8 +1,8 @@
 """The declaration that a stack gives its task as JSON in a variable, because an image has no `environments.py`.
 
 The version in the image may differ from that of the stack. So all fields are written, defaults too. The image refuses
-a field that it does not know; so a field of later versions (`_LATER`) is written only where it has a value. A field
-that is not written has the image's default.
+a field that it does not know; so a field of later versions (`_LATER`) is written only where it has another
+value. A field that is not written has the image's default.
 """
 
 import json
@@ -22,8 +22,18 @@ from sluice.errors import ConfigError
 VARIABLE = "SLUICE_TASK_SETTINGS"
 _ALLOWED = "what the environment's stacks wrote there; deploy them again, or unset it"
 _SHOWN_CHARACTERS_MAX = 200
-_LATER = ("runtime", "verification", "entry_point")
-"""Fields that older images do not know; None means the behaviour that those images have."""
+_LATER: Mapping[str, Any] = {
+    "runtime": None,
+    "verification": None,
+    "entry_point": None,
+    "bundle_events_max": 1,
+    "foreign_subscribers_read_bundles": False,
+}
+"""Fields that older images do not know, each with the value that means the behaviour of those images."""
+_ONE_TRY = Consumer(
+    name="nobody", max_attempts=1, visibility_timeout_seconds=12, processing_seconds=1, stop_timeout_seconds=1
+)
+"""A consumer that takes bundles of as many events as any other does."""
 
 
 def task_environment(
@@ -40,13 +50,13 @@ def task_environment(
         topic: the topic of the relay.
     """
     found = environment.topic(None if consumer is None else consumer.topic) if topic is None else topic
-    part = _nobody(environment) if consumer is None else replace(consumer, image=None, stack=None)
+    part = _nobody(environment, found) if consumer is None else replace(consumer, image=None, stack=None)
     return Environment(
         name=environment.name,
         application=environment.application,
         account=environment.account,
         region=environment.region,
-        topics=(found if isinstance(found, ExistingTopic) else Topic(name=found.name),),
+        topics=(_topic_of(found),),
         event_bytes_max=environment.event_bytes_max,
         consumers=(part,),
     )
@@ -59,9 +69,16 @@ def verified_environment(environment: Environment, topic: Topic | ExistingTopic)
     return replace(part, consumers=tuple(consumers) or part.consumers)
 
 
-def _nobody(environment: Environment) -> Consumer:
+def _topic_of(topic: Topic | ExistingTopic) -> Topic | ExistingTopic:
+    """Return the part of a topic that a task reads."""
+    if isinstance(topic, ExistingTopic):
+        return topic
+    return Topic(name=topic.name, bundle_events_max=topic.bundle_events_max)
+
+
+def _nobody(environment: Environment, topic: Topic | ExistingTopic) -> Consumer:
     """Return the placeholder for all consumers in a relay's settings; an environment needs at least one."""
-    nobody = Consumer(name="nobody")
+    nobody = Consumer(name="nobody") if topic.bundle_events_max == 1 else _ONE_TRY
     longest = max(consumer.inbox_retention_seconds for consumer in (nobody, *environment.consumers))
     return replace(nobody, inbox_retention_seconds=longest)
 
@@ -93,7 +110,7 @@ def _encode(value: Any) -> Any:
     """Return a declared value as JSON has it, with all its fields."""
     if is_dataclass(value):
         encoded = {field.name: _encode(getattr(value, field.name)) for field in fields(value)}
-        return {name: each for name, each in encoded.items() if each is not None or name not in _LATER}
+        return {name: each for name, each in encoded.items() if name not in _LATER or each != _LATER[name]}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):

@@ -104,7 +104,7 @@ def declared_queues(environment: Environment) -> dict[str, RecordedQueue]:
             visibility_timeout_seconds=consumer.visibility_timeout_seconds,
             dead_letter_queue=naming.dead_letter_queue_name(environment, consumer),
             undelivered_queue=naming.undelivered_queue_name(environment, consumer),
-            max_receive_count=consumer.max_receive_count,
+            max_receive_count=environment.max_receive_count(consumer),
             retention_seconds=consumer.message_retention_seconds,
             dead_letter_retention_seconds=consumer.dead_letter_retention_seconds,
             is_unfiltered=consumer.filter_policy is None and len(environment.topics) == 1,

@@ -22,7 +22,7 @@ from sqlalchemy import Engine, MetaData
 from sqlalchemy.orm import Session
 
 from sluice.clock import VirtualClock
-from sluice.declaration import Consumer, Environment, naming
+from sluice.declaration import Consumer, Environment, Topic, naming
 from sluice.declaration.arguments import check_argument_types
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
@@ -79,6 +79,7 @@ class WorkerHarness:
         consumer: its declaration; None is one with all defaults.
         tables: your own, which are made as well.
         topic: name that your own outbox gives its events, which come as well; None is one of its own, for `publish`.
+        bundle_events_max: as the consumer's topic declares it.
 
     Raises:
         ConfigError: there are no such handlers.
@@ -94,7 +95,9 @@ class WorkerHarness:
         consumer: Consumer | None = None,
         tables: MetaData | None = None,
         topic: str | None = None,
+        bundle_events_max: int = 1,
     ) -> None:
+        self._bundle_events_max = bundle_events_max
         self.aws, self._handlers = aws, _handlers(handlers)
         declared = Consumer(name="consumer") if consumer is None else consumer
         self.consumer = replace(declared, topic=None, queue=None)  # the simulated environment has one topic of its own
@@ -102,7 +105,9 @@ class WorkerHarness:
         with self.engine.begin() as connection:
             for metadata in (inbox_tables.metadata, outbox_tables.metadata, *([] if tables is None else [tables])):
                 metadata.create_all(connection)
-        environment = Environment(name="test", consumers=(self.consumer,))
+        environment = Environment(
+            name="test", topics=(Topic(bundle_events_max=bundle_events_max),), consumers=(self.consumer,)
+        )
         deployed = aws.deploy(environment)
         self.queue_url = deployed.queues[self.consumer.name]
         self.dead_letter_queue_url = deployed.dead_letter_queues[self.consumer.name]
@@ -242,7 +247,7 @@ class WorkerHarness:
             handlers=self._handlers.of_consumer(self.consumer),
             inbox=self._inbox,
             settings=settings,
-            processor_settings=ProcessorSettings.of_consumer(self.consumer),
+            processor_settings=ProcessorSettings.of_consumer(self.consumer, bundle_events_max=self._bundle_events_max),
             wait=ClockWait(self.aws),
             clock=self.clock,
             rng=self._rng,

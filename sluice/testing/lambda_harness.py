@@ -112,6 +112,7 @@ class LambdaHarness(WorkerHarness):
             handlers=handlers,
             database=self.engine,
             sqs=self._sqs,
+            bundle_events_max=self._bundle_events_max,
             wait=ClockWait(self.aws),
             clock=self.clock,
             rng=self._rng,

@@ -154,7 +154,7 @@ def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) 
             for name, its in attributes.items()
             if "MessageRetentionPeriod" in its
         },
-        max_receive_count={name: consumer.max_receive_count for name, consumer in queues.items()},
+        max_receive_count={name: environment.max_receive_count(consumer) for name, consumer in queues.items()},
         undelivered_queues={name: its for name, its in undelivered.items() if its in urls},
         further_urls={name: url for name, url in urls.items() if name not in queues},
         arns={name: its["QueueArn"] for name, its in attributes.items()},

@@ -89,13 +89,15 @@ def test_applying_a_changed_declaration_changes_what_is_there(simulated_aws: Sim
     )
     changed = Consumer(name="billing", visibility_timeout_seconds=99, max_attempts=5)
 
-    again = simulated_aws.deploy(replace(declared, consumers=(changed,), event_bytes_max=100_000))
+    bundles = replace(declared, consumers=(changed,), event_bytes_max=100_000, topics=(Topic(bundle_events_max=20),))
+
+    again = simulated_aws.deploy(bundles)
 
     assert again == deployed
     queue = sqs.get_queue_attributes(QueueUrl=deployed.queues["billing"], AttributeNames=["All"])["Attributes"]
     assert queue["VisibilityTimeout"] == "99"
     assert queue["MaximumMessageSize"] == "100000"
-    assert json.loads(queue["RedrivePolicy"])["maxReceiveCount"] == 5
+    assert json.loads(queue["RedrivePolicy"])["maxReceiveCount"] == 1_000
     topic = sns.get_topic_attributes(TopicArn=deployed.topic_arn)["Attributes"]
     assert topic["MaximumMessageSize"] == "100000"
     sns.publish(TopicArn=deployed.topic_arn, Message="anything", MessageGroupId="g", MessageDeduplicationId="2")

@@ -102,6 +102,7 @@ def make_handler(*, failpoint: Callable[[str], None] | None = None) -> LambdaHan
         handlers=handlers,
         database=engine,
         sqs=sqs,
+        bundle_events_max=environment.bundle_events_max(consumer),
         failpoint=failpoint or failpoints.from_environment(os.environ, failpoints.WORKER),
         hooks=hooks,
     )

@@ -92,6 +92,7 @@ def run_worker(
             lanes=lanes,
             idle_seconds=idle_seconds,
             is_ordered=is_ordered,
+            bundle_events_max=target.environment.bundle_events_max(consumer),
             renewals=Queue(prompt, source.url),
             stop=stop,
             failpoint=failpoints.from_environment(os.environ, failpoints.WORKER),
@@ -131,7 +132,8 @@ def _is_ordered(source: Queue, target: ConsumerTarget, sqs: object, *, is_given:
     """
     live = source.attributes()
     dead_letters = None if is_given else _dead_letters(target, sqs)
-    found = faults(target.consumer, live, dead_letters)
+    bundle_events_max = target.environment.bundle_events_max(target.consumer)
+    found = faults(target.consumer, live, dead_letters, bundle_events_max=bundle_events_max)
     if found:
         raise ConfigError(f"queue {source.url} is not what its worker needs: " + "; ".join(found))
     return live.get("FifoQueue") == "true"

@@ -8,8 +8,8 @@ AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-send-message-to-sqs-cross-acc
 import re
 
 from sluice.declaration.fields.existing import KEY_ARN
-from sluice.declaration.validation import declaration_class, matching, satisfying
-from sluice.limits import FIFO_SUFFIX
+from sluice.declaration.validation import between, declaration_class, matching, require, satisfying
+from sluice.limits import FIFO_SUFFIX, MAX_RECEIVE_COUNT_MAX
 
 # Without hyphens, or `dev-eu` with consumer `billing` would name its queue as `dev` with `eu-billing` does.
 LABEL = (r"[a-z][a-z0-9]{0,31}", "up to 32 lower-case letters and digits, a letter first")
@@ -20,6 +20,12 @@ RELAY_KEEP_DAYS = 7
 RELAY_CONNECTIONS = 4
 """The most connections of one relay to the database: for its work, for notifications of commits, for measuring, and one
 that replaces a broken one."""
+
+BUNDLE_RECEIVES_MAX = MAX_RECEIVE_COUNT_MAX // 2
+"""The most receives that all events of a bundle may cost together; the other half of a queue's receives is for those
+without an attempt, as when the database is away."""
+BUNDLE_EVENTS_MAX = BUNDLE_RECEIVES_MAX // 2
+"""The most events of a bundle: an event that is tried once costs two receives at most."""
 
 
 def _accounts() -> tuple[str, ...]:
@@ -32,6 +38,12 @@ def _accounts() -> tuple[str, ...]:
     return accounts
 
 
+def _bundle_events() -> int:
+    """Return a dataclass field for the most events of one message."""
+    count: int = between(1, BUNDLE_EVENTS_MAX, "events", default=1)
+    return count
+
+
 @declaration_class
 class Topic:
     """A FIFO topic that the environment makes.
@@ -40,11 +52,20 @@ class Topic:
         name: its own name, without application, environment and `.fifo`.
         producer_accounts: other accounts whose roles may publish to it. Each group has one producer all the same.
         subscriber_accounts: other accounts that may subscribe SQS queues of theirs in the environment's region.
+        bundle_events_max: events of one group that may travel in one message, when `sluice outbox bundles on` has
+            switched that on. With more than 1 each consumer's queue has a maxReceiveCount of 1,000, and its worker
+            counts the attempts at each event.
+        foreign_subscribers_read_bundles: subscribers that this environment does not declare can read such messages.
     """
 
     name: str = matching(*LABEL, default="events")
     producer_accounts: tuple[str, ...] = _accounts()
     subscriber_accounts: tuple[str, ...] = _accounts()
+    bundle_events_max: int = _bundle_events()
+    foreign_subscribers_read_bundles: bool = False
+
+    def __post_init__(self) -> None:
+        _check_bundles(self, has_foreign_subscribers=bool(self.subscriber_accounts))
 
     @property
     def has_other_producers(self) -> bool:
@@ -63,6 +84,8 @@ class ExistingTopic:
         arn: the topic.
         key_arn: the KMS key it is encrypted with, which a relay has to use; None: it has none.
         relay: whether services of this environment publish to it, and its relay does so from their outbox.
+        bundle_events_max: as of `Topic`. Without `relay`: what its owner declares, whose relay sends bundles.
+        foreign_subscribers_read_bundles: as of `Topic`.
     """
 
     arn: str = matching(
@@ -71,6 +94,11 @@ class ExistingTopic:
     )
     key_arn: str | None = matching(*KEY_ARN, default=None)
     relay: bool = False
+    bundle_events_max: int = _bundle_events()
+    foreign_subscribers_read_bundles: bool = False
+
+    def __post_init__(self) -> None:
+        _check_bundles(self, has_foreign_subscribers=self.relay)
 
     @property
     def has_other_producers(self) -> bool:
@@ -86,3 +114,14 @@ class ExistingTopic:
     def account(self) -> str:
         """Return the account that the topic is in."""
         return self.arn.split(":")[4]
+
+
+def _check_bundles(topic: Topic | ExistingTopic, *, has_foreign_subscribers: bool) -> None:
+    """Refuse bundles where subscribers that nobody declares here may get them, unless they can read them."""
+    require(
+        topic,
+        topic.bundle_events_max == 1 or topic.foreign_subscribers_read_bundles or not has_foreign_subscribers,
+        field="bundle_events_max",
+        allowed="1 with subscribers that the environment does not declare; or foreign_subscribers_read_bundles=True, if"
+        " all of them can read bundles",
+    )

@@ -80,6 +80,7 @@ def lambda_handler(
     handlers: Handlers | None = None,
     database: Engine | str | None = None,
     sqs: Any = None,
+    bundle_events_max: int = 1,
     **options: Unpack[Options],
 ) -> "LambdaHandler":
     """Return the handler of a Lambda function for a consumer whose `runtime` is one.
@@ -90,6 +91,7 @@ def lambda_handler(
         database: URL of the one with the inbox's tables; an engine, which is used as it is; None is what the variables
             of `database_engine` name.
         sqs: a client that does not retry by itself; None makes one.
+        bundle_events_max: as the consumer's topic declares it.
         options: of `assemble_worker`.
 
     Raises:
@@ -99,7 +101,7 @@ def lambda_handler(
     if handlers is None:
         assert consumer.handlers is not None, "with a runtime they are declared"
         handlers = Handlers.load(consumer.handlers)
-    settings = ProcessorSettings.of_function(consumer, function)
+    settings = ProcessorSettings.of_function(consumer, function, bundle_events_max=bundle_events_max)
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
     if not isinstance(database, Engine):
         database = runtime_engine(region, database)

@@ -73,6 +73,7 @@ def build_worker(
     lanes: int | None = None,
     idle_seconds: float | None = None,
     is_ordered: bool | None = None,
+    bundle_events_max: int = 1,
     client: str = LIGHT,
     **options: Unpack[Options],
 ) -> Worker:
@@ -87,6 +88,7 @@ def build_worker(
         lanes: message groups to work on at once; None means the declared number.
         idle_seconds: end the worker after this time without a message; None means never.
         is_ordered: whether the queue is FIFO; None decides by the queue's name.
+        bundle_events_max: as the consumer's topic declares it.
         client: the client to make for a URL, `light` or `boto3`.
         options: further arguments of `assemble_worker`.
 
@@ -96,7 +98,9 @@ def build_worker(
     url = queue.strip() if isinstance(queue, str) else queue.url
     is_ordered = url.endswith(".fifo") if is_ordered is None else is_ordered
     settings = WorkerSettings.of_consumer(consumer, lanes=lanes, idle_seconds=idle_seconds)
-    processor_settings = ProcessorSettings.of_consumer(consumer, is_ordered=is_ordered)
+    processor_settings = ProcessorSettings.of_consumer(
+        consumer, is_ordered=is_ordered, bundle_events_max=bundle_events_max
+    )
     if isinstance(queue, str):
         timeout_seconds = processor_settings.timeout_seconds
         polls, prompt = clients(None, _region(url), lanes=settings.lanes, timeout_seconds=timeout_seconds, kind=client)

@@ -18,17 +18,24 @@ from sluice.declaration import Consumer
 _NEXT = "deploy the environment's stacks, or declare it so"
 
 
-def faults(declared: Consumer, attributes: Mapping[str, str], dead_letters: Mapping[str, str] | None) -> list[str]:
+def faults(
+    declared: Consumer,
+    attributes: Mapping[str, str],
+    dead_letters: Mapping[str, str] | None,
+    *,
+    bundle_events_max: int = 1,
+) -> list[str]:
     """Return a sentence for each way in which the live queue would break its worker; empty if the worker may start.
 
     Args:
         declared: the consumer of the queue.
         attributes: all attributes of the queue.
         dead_letters: all attributes of its DLQ; None if they may not be read, and then they count as declared.
+        bundle_events_max: as the consumer's topic declares it.
     """
     return [
         *_visibility(declared, attributes),
-        *_redrive(declared, attributes),
+        *_redrive(declared, attributes, bundle_events_max),
         *_order(declared, attributes, dead_letters),
         *_retention(declared, attributes, dead_letters),
     ]
@@ -43,21 +50,16 @@ def _visibility(declared: Consumer, attributes: Mapping[str, str]) -> Iterator[s
         )
 
 
-def _redrive(declared: Consumer, attributes: Mapping[str, str]) -> Iterator[str]:
-    seen = attributes.get("RedrivePolicy")
+def _redrive(declared: Consumer, attributes: Mapping[str, str], bundle_events_max: int) -> Iterator[str]:
+    seen, allowed = attributes.get("RedrivePolicy"), declared.max_receive_count(bundle_events_max)
     if seen is None:
         yield f"the queue has no RedrivePolicy, allowed is one with a DLQ, or a poison message comes for ever; {_NEXT}"
-    elif (count := _max_receive_count(seen)) != declared.max_receive_count:
-        name = "max_attempts" if declared.runtime is None else "receives_max of its runtime"
-        reason = (
-            "by which its workers know a message's last attempt"
-            if declared.runtime is None
-            else "or SQS dead-letters messages by receives that are no attempts"
-        )
-        yield (
-            f"the queue's maxReceiveCount is {count}, allowed is {name} ({declared.max_receive_count}), {reason};"
-            f" {_NEXT}"
-        )
+    elif (count := _max_receive_count(seen)) != allowed:
+        name, reason = "max_attempts", "by which its workers know a message's last attempt"
+        if declared.runtime is not None or bundle_events_max > 1:
+            name = "that of bundles" if declared.runtime is None else "receives_max of its runtime"
+            reason = "or SQS dead-letters messages by receives that are no attempts"
+        yield f"the queue's maxReceiveCount is {count}, allowed is {name} ({allowed}), {reason}; {_NEXT}"
 
 
 def _max_receive_count(policy: str) -> int | None:

@@ -4,12 +4,10 @@ from dataclasses import field
 from math import inf
 
 from sluice import limits
-from sluice.declaration import RETRY_SECONDS_MAX, Consumer, Lambda
+from sluice.declaration import HANDLER_TIMEOUTS_MAX, RETRY_SECONDS_MAX, Consumer, Lambda
 from sluice.declaration.validation import declaration_class, require, satisfying
 from sluice.messaging.backoff import Backoff
 
-_TIMEOUTS_MAX = 10
-"""A handler that takes longer than so many visibility timeouts has failed."""
 _WAIT_SECONDS_MIN = 1  # shorter polls cost more requests than they save time
 _LAST_SECONDS = 2.0  # rest of the stop timeout for releasing unfinished messages and ending
 
@@ -50,25 +48,28 @@ class ProcessorSettings:
     has_bundles: bool = False
 
     @classmethod
-    def of_function(cls, consumer: Consumer, function: Lambda) -> "ProcessorSettings":
+    def of_function(cls, consumer: Consumer, function: Lambda, *, bundle_events_max: int = 1) -> "ProcessorSettings":
         """Return what a consumer declares whose handlers a Lambda function runs.
 
-        Each of the messages of a batch may be in front of all others, and make as many attempts as it has, with
+        Each of the events of a batch may be in front of all others, and make as many attempts as it has, with
         `unfinished_max` between two: that is half of the receives after which SQS moves the last of them to the DLQ.
         The other half is for receives without an attempt.
         """
-        receives_each = function.receives_max // (2 * function.batch_size)
+        receives_each = function.receives_max // (2 * function.batch_size * bundle_events_max)
         return cls(
             consumer=consumer.name,
             max_attempts=consumer.max_attempts,
             timeout_seconds=consumer.visibility_timeout_seconds,
             hold_seconds_max=float(function.timeout_seconds),
             unfinished_max=max(1, receives_each // consumer.max_attempts - 1),
+            has_bundles=bundle_events_max > 1,
         )
 
     @classmethod
-    def of_consumer(cls, consumer: Consumer, *, is_ordered: bool = True) -> "ProcessorSettings":
-        """Return the settings that a consumer declares.
+    def of_consumer(
+        cls, consumer: Consumer, *, is_ordered: bool = True, bundle_events_max: int = 1
+    ) -> "ProcessorSettings":
+        """Return the settings that a consumer declares, where its topic allows so many events in a message.
 
         Raises:
             FieldError: a Lambda function runs its handlers, and a worker would count receives as attempts.
@@ -83,9 +84,10 @@ class ProcessorSettings:
             consumer=consumer.name,
             max_attempts=consumer.max_attempts,
             timeout_seconds=consumer.visibility_timeout_seconds,
-            hold_seconds_max=float(_TIMEOUTS_MAX * consumer.visibility_timeout_seconds),
+            hold_seconds_max=float(HANDLER_TIMEOUTS_MAX * consumer.visibility_timeout_seconds),
             is_ordered=is_ordered,
             database_connections=consumer.database_connections,
+            has_bundles=bundle_events_max > 1,
         )
 
 

@@ -198,7 +198,7 @@ class VirtualRun(World):
             policy=InboxPolicy.of_consumer(self.declared),
             simulator=self.aws,
             timeout_seconds=self.declared.visibility_timeout_seconds,
-            max_attempts=self.declared.max_receive_count,
+            max_attempts=self.declared.max_receive_count(1),
         )
         event.listen(self.engine, "before_cursor_execute", self._refuse)
         event.listen(self.engine, "connect", _never_wait)

@@ -84,7 +84,7 @@ class WorkerFleet:
 
     def _subscribe(self, entry: Consumer) -> None:
         dead = self._queue(naming.dead_letter_queue_name(self.environment, entry), entry.dead_letter_retention_seconds)
-        redrive = {"deadLetterTargetArn": self._arn(dead), "maxReceiveCount": entry.max_receive_count}
+        redrive = {"deadLetterTargetArn": self._arn(dead), "maxReceiveCount": self.environment.max_receive_count(entry)}
         live = self._queue(
             naming.queue_name(self.environment, entry),
             entry.message_retention_seconds,

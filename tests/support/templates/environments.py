@@ -228,6 +228,7 @@ EDITED = {
             for consumer in _LOCAL.consumers
         ),
     ),
+    "local, with bundles": replace(_LOCAL, topics=(Topic(bundle_events_max=50),)),
     "local, with 45 tags": replace(_LOCAL, tags={f"key{number}": "" for number in range(45)}),
     "dev, on spot": replace(_DEV, spot=True),
     "dev, with keys": replace(_DEV, encryption=Encryption.CMK),

@@ -128,6 +128,22 @@ def test_a_consumers_number_changes_that_consumers_resources_only(
     ]
 
 
+def test_bundles_change_the_receives_of_each_queue_and_the_tasks(
+    stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
+) -> None:
+    """A queue's receives are no attempts then, and each task is told how many events a message may hold."""
+    before, after = _resources(stacks["local"]), _resources(edited_stacks["local, with bundles"])
+    changed = [resource for id_, resource in after.items() if before.get(id_) != resource]
+
+    assert before.keys() == after.keys()
+    assert [
+        resource["Properties"]["RedrivePolicy"]["maxReceiveCount"]
+        for resource in changed
+        if resource["Type"] == "AWS::SQS::Queue"
+    ] == [1_000, 1_000, 1_000]
+    assert {resource["Type"] for resource in changed} == {"AWS::SQS::Queue", "AWS::ECS::TaskDefinition"}
+
+
 def test_the_guard_of_deployments_knows_every_type(
     stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
 ) -> None:

@@ -62,6 +62,7 @@ RIGHT: dict[type[Any], dict[str, Any]] = {
     Consumer: {"name": "billing"},
     Environment: {"name": "dev", "consumers": (BILLING,)},
     Topic: {},
+    ExistingTopic: {"arn": "arn:aws:sns:us-east-1:123456789012:theirs.fifo", "relay": True},
     NewNetwork: {},
     ExistingNetwork: {"vpc_id": VPC, "subnet_ids": (SUBNET,)},
     NewDatabase: {},
@@ -102,6 +103,16 @@ ARN_WITH_SUFFIX = (
     "the whole ARN of a Secrets Manager secret, with the six characters AWS appends to its name: '…:secret:NAME-AbCdEf'"
 )
 STOPPING = "or a stopping task's message is delivered to another while it still works on it"
+FOREIGN = (
+    "1 with subscribers that the environment does not declare; or foreign_subscribers_read_bundles=True, if all of them"
+    " can read bundles"
+)
+FUNCTION = Consumer(
+    name="billing",
+    handlers="orders.billing",
+    visibility_timeout_seconds=240,
+    runtime=Lambda(batch_size=10, timeout_seconds=40),
+)
 EXPIRES = "or a failing message expires before it is dead-lettered; raise it, or lower max_attempts"
 
 
@@ -284,6 +295,28 @@ REFUSALS: list[FieldRefusal] = [
     *row(Topic, "name", LABEL, "", "events.fifo", "t" * 33),
     *row(Topic, "producer_accounts", "accounts of twelve digits, each once", ("1234",), 2 * ("123456789012",)),
     *row(Topic, "subscriber_accounts", "accounts of twelve digits, each once", ("12345678901a",)),
+    *row(Topic, "bundle_events_max", "1 to 250 events", 0, 251),
+    *refusal_showing(Topic, "Topic('events').bundle_events_max is 2", FOREIGN,
+        bundle_events_max=2, subscriber_accounts=("123456789012",)),
+    *refusal_showing(ExistingTopic, "ExistingTopic('theirs').bundle_events_max is 2", FOREIGN, bundle_events_max=2),
+    *row(ExistingTopic, "key_arn", "the whole ARN of a KMS key", "alias/topic"),
+    *refusal_showing(ExistingTopic, "ExistingTopic.arn is 'orders'",
+        "the ARN of an SNS FIFO topic, which ends in '.fifo'", arn="orders"),
+    *refusal_showing(Environment, "Topic('events').bundle_events_max is 73",
+        "at most 72 with consumer 'billing': 43200 s / (10 x visibility_timeout_seconds, 600 s), which an event may"
+        " take", topics=(Topic(bundle_events_max=73),)),
+    *refusal_showing(Environment, "Topic('events').bundle_events_max is 51",
+        "at most 50 with consumer 'billing': 500 receives / max_attempts + 1 (10), which an event may cost",
+        topics=(Topic(bundle_events_max=51),), consumers=(Consumer(name="billing", max_attempts=9),)),
+    *refusal_showing(Environment, "Topic('events').bundle_events_max is 6",
+        "at most 5 with consumer 'billing': 1000 receives / 4 x batch_size x max_attempts (200), which an event may"
+        " cost", topics=(Topic(bundle_events_max=6),), consumers=(FUNCTION,)),
+    *refusal_showing(Environment, "Topic('events').bundle_events_max is 5",
+        "at most 4 with consumer 'billing': 40 s / (batch_size x processing_seconds, 10 s), which an event may take",
+        topics=(Topic(bundle_events_max=5),), consumers=(FUNCTION,)),
+    *refusal_showing(Environment, "Topic('events').bundle_events_max is 2",
+        "1 with consumer 'billing', which has a standard queue: copies of a bundle would be worked on side by side",
+        topics=(Topic(bundle_events_max=2),), consumers=(Consumer(name="billing", fifo=False),)),
     *row(Environment, "topics", "at least one Topic", *((),)),
     *row(Environment, "keys", "None without Encryption.CMK: nothing would be encrypted with them",
         ExistingKeys(topic_arn=KEY_ARN, queues_arn=KEY_ARN)),
@@ -629,6 +662,9 @@ def test_every_field_that_can_be_wrong_is_refused_above() -> None:
         "Environment.encryption",
         "Environment.relay",
         "Environment.silent",
+        "ExistingTopic.relay",
+        "ExistingTopic.foreign_subscribers_read_bundles",
+        "Topic.foreign_subscribers_read_bundles",
         "NewDatabase.standby",
         "NewDatabase.users",
         "NewNetwork.restrict_default_security_group",
@@ -709,6 +745,16 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"name": "e" * 32},
         {"name": "e2"},
         {"topics": (Topic(name="t" * 32),)},
+        {"topics": (Topic(bundle_events_max=72),)},
+        {"topics": (Topic(bundle_events_max=50),), "consumers": (replace(BILLING, max_attempts=9),)},
+        {"topics": (Topic(bundle_events_max=4),), "consumers": (FUNCTION,)},
+        {
+            "topics": (
+                Topic(
+                    bundle_events_max=2, foreign_subscribers_read_bundles=True, subscriber_accounts=("123456789012",)
+                ),
+            )
+        },
         {"cluster": "c" * 255},
         {"account": None},
         {"account": "123456789012"},
@@ -914,7 +960,15 @@ ENVIRONMENT = {
     "consumers": (CONSUMER,),
     "account": None,
     "region": "us-east-1",
-    "topics": ({"name": "events", "producer_accounts": (), "subscriber_accounts": ()},),
+    "topics": (
+        {
+            "name": "events",
+            "producer_accounts": (),
+            "subscriber_accounts": (),
+            "bundle_events_max": 1,
+            "foreign_subscribers_read_bundles": False,
+        },
+    ),
     "removal": Removal.RETAIN,
     "encryption": Encryption.SQS_MANAGED,
     "event_bytes_max": 262_144,

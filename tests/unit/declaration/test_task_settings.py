@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.declaration import Consumer, Environment, Gaps, Lambda, Poison, naming, task_settings
+from sluice.declaration import Consumer, Environment, ExistingTopic, Gaps, Lambda, Poison, Topic, naming, task_settings
 from sluice.errors import ConfigError
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import EXTRA
@@ -17,6 +17,9 @@ from tests.support.templates.strategies import environments
 ALLOWED = "allowed is what the environment's stacks wrote there; deploy them again, or unset it"
 BILLING = Consumer(name="billing", handlers="orders.billing", poison=Poison.PARK, gaps=Gaps.WAIT)
 DEV = Environment(name="dev", consumers=(BILLING,))
+THEIRS = ExistingTopic(
+    arn="arn:aws:sns:us-east-1:111122223333:theirs.fifo", relay=True, foreign_subscribers_read_bundles=True
+)
 FIELDS = [field.name for field in fields(Consumer)]
 
 
@@ -57,6 +60,18 @@ def test_a_field_unknown_to_older_images_is_written_only_where_declared() -> Non
     assert "runtime" not in json.loads(task_settings.render(tasks))["consumers"][0]
     assert json.loads(task_settings.render(function))["consumers"][0]["runtime"]["batch_size"] == 1
     assert task_settings.parse(task_settings.render(function)) == function
+
+
+@pytest.mark.parametrize("topic", [Topic(bundle_events_max=250), replace(THEIRS, bundle_events_max=250)])
+def test_bundles_are_written_only_where_declared(topic: Topic | ExistingTopic) -> None:
+    """The settings of a relay have a consumer that takes bundles of any size."""
+    consumer = replace(BILLING, max_attempts=1, visibility_timeout_seconds=17, stop_timeout_seconds=1)
+    declared = replace(DEV, topics=(topic,), consumers=(consumer,))
+
+    assert "bundle" not in task_settings.render(task_settings.task_environment(DEV, None))
+    for part in (consumer, None):
+        written = task_settings.parse(task_settings.render(task_settings.task_environment(declared, part)))
+        assert written.topics[0].bundle_events_max == 250
 
 
 def test_a_task_is_given_nothing_it_does_not_read() -> None:

@@ -225,7 +225,7 @@ def test_the_text_of_an_argument_is_joined_from_all_its_lines() -> None:
     assert list(texts) == [field.name for field in fields(Consumer)]
     assert texts["max_attempts"] == (
         "receives before a message is dead-lettered; with one message per receive this is the queue's maxReceiveCount."
-        " With `runtime`: failures of its handler, which the inbox counts."
+        " With `runtime`, or bundles of its topic: failures of its handler, which the inbox counts."
     )
 
 

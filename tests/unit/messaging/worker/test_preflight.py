@@ -81,6 +81,17 @@ def test_another_max_receive_count_is_a_fault(policy: str, seen: str) -> None:
     ]
 
 
+def test_receives_that_are_too_few_for_bundles_are_a_fault() -> None:
+    """Each attempt at one of a bundle's events is a receive of the bundle."""
+    bundles = QUEUE_ATTRIBUTES | {"RedrivePolicy": '{"deadLetterTargetArn":"a","maxReceiveCount":1000}'}
+
+    assert faults(DECLARED, bundles, DLQ_ATTRIBUTES, bundle_events_max=2) == []
+    assert faults(DECLARED, QUEUE_ATTRIBUTES, DLQ_ATTRIBUTES, bundle_events_max=2) == [
+        "the queue's maxReceiveCount is 5, allowed is that of bundles (1000), or SQS dead-letters messages by receives"
+        " that are no attempts; deploy the environment's stacks, or declare it so"
+    ]
+
+
 @pytest.mark.parametrize(
     "policies", [{"gaps": Gaps.WAIT}, {"gaps": Gaps.HALT}, {"poison": Poison.PARK, "gaps": Gaps.HALT}]
 )
