@@ -129,10 +129,11 @@ def lag(target: "DatabaseTarget", as_json: bool) -> None:
     "--page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write the verdict as a page."
 )
 @click.option("--epochs", "shows_epochs", is_flag=True, help="Also list each group's epoch, as after a restore.")
+@click.option("--hourly", is_flag=True, help="Compare nothing: show the last verdict of the task of every hour.")
 @limit_option(100_000, default=50)
 @json_option
 @verify_options
-def verify(**options: Any) -> None:
+def verify(hourly: bool, **options: Any) -> None:
     """Compare what is marked as sent with every consumer's position, its set aside and dead messages, and its queues.
 
     It finds purged queues, lost messages, rows that nobody published, missing subscriptions and filter policies that
@@ -141,14 +142,24 @@ def verify(**options: Any) -> None:
     With a shorter --in-flight than the default, an empty queue is taken as SQS counts it, approximately.
 
     \b
+    The last verdict of `verification=Hourly()`, from its log, without a database, and as a page:
+      sluice outbox verify --env production --hourly --page verdict.html
+
+    \b
     Exit codes:
       0  VALID: everything that was judged has come, is set aside, or is dead and in its DLQ
       1  INVALID: the numbers are listed, with the cause
       2  UNKNOWN: something could not be judged, and the reason says why
     """
+    from sluice.cli.overview import hourly as log
     from sluice.cli.overview.verification import verify
 
-    verify(**options)
+    if not hourly:
+        verify(**options)
+        return
+    if options["in_flight"] or options["old_only"] or options["shows_epochs"]:
+        raise click.UsageError("--hourly shows a verdict that was made: leave out --in-flight, --old-only and --epochs")
+    log.show(**{name: options[name] for name in ("environment", "topic", "endpoint_url", "page", "as_json")})
 
 
 def _operator(target: "DatabaseTarget", reason: str) -> "OutboxOperator":

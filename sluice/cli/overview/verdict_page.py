@@ -5,7 +5,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from sluice.clock import SystemClock, utc
 from sluice.pages.parts import fill, list_items, pairs, rows_html
 from sluice.terminal.files import write_whole
 
@@ -17,6 +16,7 @@ _MEANS = {
     "INVALID": "Something is lost, or a subscription is wrong.",
     "UNKNOWN": "Something cannot be judged.",
 }
+_NUMBER_COLUMNS = ("consumer", "group", "epoch", "first", "last", "why")
 _NUMBERS = ("opportunities", "broken", "missing", "first", "last", "seconds")
 
 
@@ -49,11 +49,14 @@ def html(found: Mapping[str, Any]) -> str:
             ),
         ),
         "consumers": consumers_table(consumers),
-        "lost": table(("consumer", "group", "epoch", "first", "last", "why"), _lost_rows(found)),
+        "lost": table(_NUMBER_COLUMNS, _lost_rows(found)),
         "unknown": list_items(unknown or ["nothing"]),
+        "undecided": table(
+            _NUMBER_COLUMNS, (_row_of(each, open_) for each in consumers for open_ in each["undecided"]), instead=""
+        ),
         "origin": pairs(
             [
-                ("made at", utc(SystemClock().now_us()).isoformat(timespec="seconds")),
+                ("made at", found["at"]),
                 ("messages that were looked at", str(found["sent"])),
                 ("longest time in flight", f"{found['in_flight_seconds']} s"),
             ]
@@ -81,14 +84,20 @@ def consumers_table(consumers: Iterable[Mapping[str, Any]]) -> str:
 def _lost_rows(found: Mapping[str, Any]) -> Iterable[tuple[Any, ...]]:
     for each in found["consumers"]:
         for lost in each["findings"]:
-            yield each["consumer"], lost["group"], lost["epoch"], lost["first"], lost["last"], lost["why"]
+            yield _row_of(each, lost)
+        if each["shortage"] is not None:
+            yield each["consumer"], "", "", "", "", each["shortage"]["means"]
         if each["is_cut"]:
             yield each["consumer"], "more", "", "", "", f"{each['missing']} numbers in all; raise --limit"
     for group in found["restored"]:
         yield ", ".join(group["ahead"]), group["group"], group["epoch"], "", group["last_seq"], group["cause"]
 
 
-def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
-    """Return a table of rows as HTML, which scrolls in a narrow window."""
+def _row_of(consumer: Mapping[str, Any], numbers: Mapping[str, Any]) -> tuple[Any, ...]:
+    return consumer["consumer"], *(numbers[name] for name in _NUMBER_COLUMNS[1:])
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]], *, instead: str = "<p>nothing</p>") -> str:
+    """Return a table of rows as HTML, which scrolls in a narrow window; `instead` where there is no row."""
     cells = "\n".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="scroll">{rows_html(head, cells, numbers=_NUMBERS)}</div>' if cells else "<p>nothing</p>"
+    return f'<div class="scroll">{rows_html(head, cells, numbers=_NUMBERS)}</div>' if cells else instead

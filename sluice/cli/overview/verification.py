@@ -2,10 +2,12 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from sluice.cli.acts import instant_text
 from sluice.cli.overview.sources import QueueCounts, Sources, Unknown, explaining, opening
 from sluice.cli.overview.sources import topic_arn as find_topic_arn
 from sluice.cli.overview.subscriptions import Subscription, read_subscriptions
@@ -30,6 +32,12 @@ from sluice.messaging.telemetry.metrics import EmbeddedMetrics
 from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
 
+_LINE_BYTES_MAX = 200_000
+"""The most bytes of a verdict in one line of the log."""
+_HALVINGS_MAX = 17  # --limit allows 100,000
+_EPOCHS_MAX = 10
+"""The most epochs that are listed: a group begins an epoch when its first event is committed, so they are many."""
+_LISTED = (NumberState.GAP, NumberState.AWAITED)  # they follow as findings or doubts
 _NOTHING = "nothing was sent that is still in the outbox, and old enough"
 
 
@@ -162,21 +170,56 @@ def verify(
             most=most,
         )
     found, epochs = compared.fields, compared.epochs
+    if is_measured:
+        found = _fit_line(found)
+        _measure(environment, environment.topic(topic).name, found)
+    listed = {"epochs": _epoch_rows(epochs)} if shows_epochs else {}
+    conclude(found, page=page, as_json=as_json, is_measured=is_measured, listed=listed, most=most)
+
+
+def conclude(
+    found: dict[str, Any] | Unknown,
+    *,
+    page: Path | None,
+    as_json: bool,
+    is_measured: bool = False,
+    listed: Mapping[str, Any] | None = None,
+    most: int = 0,
+) -> None:
+    """Print a verdict, given as its JSON fields, write its page, and exit with the code that it calls for."""
+    if isinstance(found, Unknown):
+        output.line(found.reason, is_error=True)
+        sys.exit(COULD_NOT)
     if page is not None:
         from sluice.cli.overview import verdict_page
 
         verdict_page.write(page, found)
-    if is_measured:
-        _measure(environment, environment.topic(topic).name, found)
     if as_json or is_measured:
-        listed = {"epochs": _epoch_rows(epochs)} if shows_epochs else {}
-        output.as_json(found | listed, indent=None if is_measured else 2)
+        output.as_json(found | dict(listed or {}), indent=None if is_measured else 2)
     else:
-        _print(found, compared.verdicts, most)
-        if epochs is not None:
-            _print_epochs(epochs, most)
+        print_verdict(found)
+        if listed:
+            _print_epochs(listed["epochs"], most)
     if found["verdict"] != VALID:
         sys.exit(PARTLY if found["verdict"] == INVALID else COULD_NOT)
+
+
+def _fit_line(found: dict[str, Any]) -> dict[str, Any]:
+    """Return a verdict that fits an event of a log, with fewer of the numbers that it lists if it has to.
+
+    AWS: an event has at most 1 MB, and had 256 KB before, at which a container's log driver may still split it:
+    https://docs.aws.amazon.com/sdk-for-kotlin/api/latest/cloudwatchlogs/aws.sdk.kotlin.services.cloudwatchlogs.model/-input-log-event/message.html
+    (read 2026-11-27)
+    """
+    for _ in range(_HALVINGS_MAX):
+        if len(json.dumps(found)) <= _LINE_BYTES_MAX:
+            break
+        for each in found["consumers"]:
+            is_cut = each["is_cut"] or bool(each["findings"])
+            findings, undecided = (each[name][: len(each[name]) // 2] for name in ("findings", "undecided"))
+            each |= {"findings": findings, "undecided": undecided, "is_cut": is_cut}
+        found["restored"] = found["restored"][: len(found["restored"]) // 2]
+    return found
 
 
 def _measure(environment: Environment, topic: str, found: dict[str, Any]) -> None:
@@ -308,20 +351,25 @@ def _fields(
     """
     each = [found.verdict for found in verdicts]
     is_invalid = INVALID in each or compared.restored_count
-    counted: Any = {str(epoch): count for epoch, count in sorted(compared.epochs.items())}
+    latest = sorted(compared.epochs.items())[-_EPOCHS_MAX:]
+    counted: Any = {str(epoch): count for epoch, count in latest}
     properties = judge_properties(compared, [found.facts for found in verdicts])
     return {
         "topic": topic,
+        "at": instant_text(SystemClock().now_us()),
         "verdict": INVALID if is_invalid else UNKNOWN if unreadable or UNKNOWN in each or not each else VALID,
         "in_flight_seconds": in_flight_seconds,
         "sent": compared.rows,
         "properties": [_property_fields(found, unreadable) for found in properties],
         "consumers": [_verdict_fields(found, most) for found in verdicts],
+        "group_count": compared.epochs.total(),
+        "epoch_count": len(compared.epochs),
         "groups_by_epoch": counted if unreadable is None else unreadable.as_json(),
         "restored": [
             {"group": group.group_id, "cause": Cause.RESTORED.value, **_epoch_fields(group), "ahead": group.ahead}
-            for group in compared.restored
+            for group in compared.restored[:most]
         ],
+        "restored_count": compared.restored_count,
     }
 
 
@@ -340,29 +388,34 @@ def _property_fields(found: PropertyVerdict, unreadable: Unknown | None) -> dict
 
 def _verdict_fields(found: ConsumerVerdict, most: int) -> dict[str, Any]:
     """Return the JSON fields of the verdict on a consumer, with at most `most` findings."""
-    judgement = found.judgement
+    judgement, shortage = found.judgement, found.judgement.shortage
     return {
         "consumer": found.consumer,
         "verdict": found.verdict,
         "states": {state.value: count for state, count in judgement.states.items()},
         "wrong": found.wrong,
         "missing": judgement.missing,
-        "shortage": None if judgement.shortage is None else asdict(judgement.shortage),
+        "shortage": shortage and asdict(shortage) | {"means": shortage.sentence},
         "findings": [_finding_fields(finding) for finding in judgement.findings[:most]],
         "is_cut": judgement.is_cut or len(judgement.findings) > most,
+        "undecided": [_numbers_fields(finding) for finding in judgement.undecided[:most]],
         "unknown": found.doubts,
     }
 
 
-def _finding_fields(finding: Finding) -> dict[str, Any]:
+def _numbers_fields(finding: Finding) -> dict[str, Any]:
     return {
         "group": finding.group_id,
         "epoch": finding.epoch,
         "first": finding.first,
         "last": finding.last,
-        "cause": finding.cause.name.lower().replace("_", "-"),
-        "why": finding.cause.value,
+        "why": str(finding.cause),
     }
+
+
+def _finding_fields(finding: Finding) -> dict[str, Any]:
+    assert isinstance(finding.cause, Cause), "a number without a known cause is undecided"
+    return _numbers_fields(finding) | {"cause": finding.cause.name.lower().replace("_", "-")}
 
 
 def _epoch_fields(group: GroupEpochs) -> dict[str, Any]:
@@ -383,50 +436,60 @@ def _epoch_rows(epochs: list[GroupEpochs] | None) -> list[dict[str, Any]]:
     return [{"group": group.group_id, **_epoch_fields(group)} for group in epochs or ()]
 
 
-def _print(found: dict[str, Any], verdicts: list[ConsumerVerdict], most: int) -> None:
-    """Print the verification: each consumer's verdict with its findings and doubts, restored groups, and epochs."""
+def print_verdict(found: Mapping[str, Any]) -> None:
+    """Print a verification, of its JSON fields: each consumer's verdict with its findings and doubts, and epochs."""
     output.line(f"{found['verdict']}: {found['sent']} messages of {found['topic']} are marked as sent")
     for each in found["properties"]:
         output.line(f"  {each['verdict']:<13} {each['means']}: {each['violations']} of {each['opportunities']} broken")
-    for verdict in verdicts:
-        judgement = verdict.judgement
-        # Missing numbers are left out: they follow as findings.
-        shown = (item for item in judgement.states.items() if item[0] is not NumberState.GAP)
-        counts = ", ".join(f"{count} {state.value}" for state, count in shown)
-        output.line(f"{verdict.consumer}: {verdict.verdict}; {counts or 'nothing has come that is known'}")
-        for wrong in verdict.wrong:
-            output.line(f"  wrong    {wrong}")
-        for finding in judgement.findings[:most]:
-            numbers = str(finding.first) if finding.first == finding.last else f"{finding.first} to {finding.last}"
-            output.line(
-                f"  missing  group {finding.group_id} number {numbers} of epoch {finding.epoch}: {finding.cause.value}"
-            )
-            span = str(finding.first) if finding.first == finding.last else f"{finding.first}-{finding.last}"
-            output.line(f"           sluice outbox resend {finding.group_id} {span} --reason '…'")
-        if judgement.shortage is not None:
-            output.line(f"  missing  {judgement.shortage.sentence}; which of them is not known")
-        if judgement.is_cut or len(judgement.findings) > most:
-            output.line(f"  missing  more: {judgement.missing} numbers in all; raise --limit")
-        for doubt in verdict.doubts:
-            output.line(f"  unknown  {doubt}")
+    for each in found["consumers"]:
+        _print_consumer(each)
     for group in found["restored"]:
         output.line(f"restored: group {group['group']}: {group['cause']} ({', '.join(group['ahead'])})")
-    epochs = found["groups_by_epoch"]
-    if "unknown" not in epochs:
-        output.line(
-            f"epochs: {', '.join(f'{count} groups in {epoch}' for epoch, count in epochs.items()) or 'no group'}"
-        )
+    if found["restored_count"] > len(found["restored"]):
+        output.line(f"restored: {found['restored_count']} groups in all; raise --limit")
+    if any(each["undecided"] for each in found["consumers"]) and found["in_flight_seconds"] > SETTLED_SECONDS:
+        output.line("younger messages are judged, too, with --in-flight, such as: sluice outbox verify --in-flight 15m")
+    if found["epoch_count"] > _EPOCHS_MAX:
+        output.line(f"epochs: {found['group_count']} groups in {found['epoch_count']} epochs; --epochs lists them")
+    elif "unknown" not in found["groups_by_epoch"]:
+        counts = [f"{count} groups in {epoch}" for epoch, count in found["groups_by_epoch"].items()]
+        output.line(f"epochs: {', '.join(counts) or 'no group'}")
 
 
-def _print_epochs(epochs: list[GroupEpochs], most: int) -> None:
+def _print_consumer(found: Mapping[str, Any]) -> None:
+    """Print the verdict on a consumer: wrong settings, lost numbers with the next command, and doubts by number."""
+    shown = (item for item in found["states"].items() if item[0] not in _LISTED)
+    counts = ", ".join(f"{count} {state}" for state, count in shown)
+    output.line(f"{found['consumer']}: {found['verdict']}; {counts or 'nothing has come that is known'}")
+    for wrong in found["wrong"]:
+        output.line(f"  wrong    {wrong}")
+    for lost in found["findings"]:
+        output.line(f"  missing  {_numbers_text(lost)}: {lost['why']}")
+        span = str(lost["first"]) if lost["first"] == lost["last"] else f"{lost['first']}-{lost['last']}"
+        output.line(f"           sluice outbox resend {lost['group']} {span} --reason '…'")
+    if found["shortage"] is not None:
+        output.line(f"  missing  {found['shortage']['means']}")
+    if found["is_cut"]:
+        output.line(f"  missing  more: {found['missing']} numbers in all; raise --limit")
+    for doubt in found["unknown"]:
+        output.line(f"  unknown  {doubt}")
+    for open_ in found["undecided"]:
+        output.line(f"           {_numbers_text(open_)}")
+
+
+def _numbers_text(found: Mapping[str, Any]) -> str:
+    numbers = str(found["first"]) if found["first"] == found["last"] else f"{found['first']} to {found['last']}"
+    return f"group {found['group']} number {numbers} of epoch {found['epoch']}"
+
+
+def _print_epochs(rows: list[dict[str, Any]], most: int) -> None:
     """Print the epoch of each group, at most `most` of them, with each consumer's position."""
-    for group in epochs[:most]:
+    for row in rows[:most]:
         positions = ", ".join(
-            f"{consumer} {'nothing' if position is None else f'at {position[1]} of {position[0]}'}"
-            for consumer, position in group.positions.items()
+            f"{consumer} {'nothing' if position is None else f'at {position["last_seq"]} of {position["epoch"]}'}"
+            for consumer, position in row["consumers"].items()
         )
-        output.line(
-            f"  group {group.group_id}: epoch {group.epoch} from {group.first_seq} to {group.last_seq}; {positions}"
-        )
-    if len(epochs) > most:
-        output.line(f"{most} of {len(epochs)} groups; raise --limit", is_error=True)
+        span = f"epoch {row['epoch']} from {row['first_seq']} to {row['last_seq']}"
+        output.line(f"  group {row['group']}: {span}; {positions}")
+    if len(rows) > most:
+        output.line(f"{most} of {len(rows)} groups; raise --limit", is_error=True)

@@ -21,7 +21,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import batched, combinations
 from typing import Any
 
@@ -31,7 +31,15 @@ from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables as inbox
 from sluice.messaging.outbox import tables as outbox
 from sluice.messaging.reconciliation.epochs import GroupEpochs
-from sluice.messaging.reconciliation.routes import Cause, Finding, Judgement, QueuePlace, Route, Shortage
+from sluice.messaging.reconciliation.routes import (
+    Cause,
+    Finding,
+    Judgement,
+    QueuePlace,
+    Route,
+    Shortage,
+    add_numbers,
+)
 from sluice.messaging.reconciliation.screening import (
     GroupCounter,
     PositionRow,
@@ -51,6 +59,9 @@ _RANGES = 200
 """The most ranges of numbers in one statement."""
 _RESTORED_MAX = 1_000
 _NO_ROWS = "nothing of {consumer} is in this database: its inbox may be in another one, see --inbox"
+_LOST_SOMEWHERE = {Cause.NOT_IN_QUEUE, Cause.NO_POSITION}
+_ARRIVALS = 500
+"""The most groups whose last message is looked at for the last message that has come."""
 _BROUGHT_BACK = ("redrive", "automatic-redrive", "replace")
 
 
@@ -110,7 +121,7 @@ class Reconciliation:
     def compare(self) -> None:
         """Read the whole outbox of the topic, and the inboxes' knowledge of its numbers."""
         for route in self._judged:
-            self._histories[route.consumer] = _read_history(route)
+            self._histories[route.consumer] = _read_history(route, self._last_arrival(route))
         self._seen = [route for route in self._judged if not self._is_blind(route)]
         for suspects in batched(self._screen(), _GROUPS):
             self._examine(suspects)
@@ -120,6 +131,24 @@ class Reconciliation:
             self.judgements[route.consumer].shortage = self._shortage(route)
             if self._is_blind(route):
                 self._judge_blind(route)
+
+    def _last_arrival(self, route: Route) -> int:
+        """Return when a message was committed that has come although the subscription of now would not let it.
+
+        What was sent before that has another cause. It is the latest of the last messages of some groups, or 0: none
+        of them is such a message, or the subscription is as declared.
+        """
+        if route.is_subscribed is not False and route.accepts is None:
+            return 0
+        g, m = inbox.groups.c, outbox.messages.c
+        last = select(g.last_event_id).where(g.consumer == route.consumer, g.last_event_id.is_not(None))
+        with engines.reading(route.known_engine) as connection:
+            event_ids = connection.execute(last.order_by(g.updated_at_us.desc()).limit(_ARRIVALS)).scalars().all()
+        arrived = select(m.created_at_us, m.attributes, m.body).where(m.topic == self._topic, m.event_id.in_(event_ids))
+        with engines.reading(self._engine) as connection:
+            rows = connection.execute(arrived).all()
+        accepts = route.accepts or (lambda *_: False)
+        return max((row.created_at_us for row in rows if not accepts(json.loads(row.attributes), row.body)), default=0)
 
     def _screen(self) -> Iterator[_SuspectGroup]:
         """Count the groups in which all is in order, and yield the others."""
@@ -201,7 +230,7 @@ class Reconciliation:
 
     def _find(self, group_id: str, epoch: int, seq: int, causes: Mapping[str, Cause]) -> None:
         """Add a finding for each consumer at which a number is missing."""
-        is_nowhere = len(self._routes) == len(causes) > 1 and set(causes.values()) == {Cause.NOT_IN_QUEUE}
+        is_nowhere = len(self._routes) == len(causes) > 1 and set(causes.values()) <= _LOST_SOMEWHERE
         for consumer, cause in causes.items():
             found = Cause.NOWHERE if is_nowhere else cause
             finding = Finding(consumer=consumer, group_id=group_id, epoch=epoch, first=seq, last=seq, cause=found)
@@ -261,10 +290,17 @@ class Reconciliation:
         judgement, history = self.judgements[route.consumer], self._histories[route.consumer]
         state = snapshot.state_of(epoch, row.group_seq)
         sent_us = row.created_at_us if row.sent_at_us is None else row.sent_at_us
+
+        def numbers(cause: str) -> Finding:
+            seq = row.group_seq
+            return Finding(
+                consumer=route.consumer, group_id=row.group_id, epoch=epoch, first=seq, last=seq, cause=cause
+            )
+
         if state is NumberState.LATER_EPOCH:
-            judgement.doubts[
-                "its group is in a later epoch at the consumer: what came of an earlier one is not known"
-            ] += 1
+            judgement.doubt(
+                numbers("its group is in a later epoch at the consumer: what came of an earlier one is not known")
+            )
             return None
         if state not in (NumberState.AWAITED, NumberState.GAP):
             judgement.states[state] += 1
@@ -275,6 +311,7 @@ class Reconciliation:
         is_young = not self._is_old(sent_us)
         if row.sns_message_id is not None and state is NumberState.AWAITED and is_young:
             judgement.young += 1
+            add_numbers(judgement.young_numbers, numbers(""))
             return None
         if row.sns_message_id is not None:
             doubt = self._doubt(route, history, snapshot, sent_us)
@@ -283,10 +320,11 @@ class Reconciliation:
                 doubt = holding[0].doubt
                 self._held[route.consumer][frozenset(place.name for place in holding)] += 1
             if doubt is not None:
-                judgement.doubts[doubt] += 1
+                judgement.doubt(numbers(doubt))
                 return None
         judgement.states[state] += 1
-        return _cause(route, row, content)
+        cause = _cause(route, row, content, arrived_us=history.arrived_us)
+        return Cause.NO_POSITION if cause is Cause.NOT_IN_QUEUE and snapshot.row is None else cause
 
     def _doubt(self, route: Route, history: "_ConsumerHistory", snapshot: GroupSnapshot, sent_us: int) -> str | None:
         """Return why a number may have arrived unseen, or may be on its way; None if only a queue can hold it."""
@@ -317,6 +355,7 @@ class Reconciliation:
         held = f"cannot be read ({queue.fault})" if queue.about is None else f"holds about {queue.about}"
         doubt = f"sent less than {_text_of(self._in_flight_us)} ago and not there yet, and {queue.name} {held}"
         judgement.doubts[doubt] += judgement.young
+        judgement.undecided += [replace(numbers, cause=doubt) for numbers in judgement.young_numbers]
 
     def _check_dead_letters(self, route: Route) -> None:
         """Look whether the queues can hold as many messages as the inbox records as dead."""
@@ -402,17 +441,19 @@ class _ConsumerHistory:
 
     Args:
         has_rows: whether any row of the consumer is in the database.
+        arrived_us: see `Reconciliation._last_arrival`.
         brought_back_us: when a message was last brought back from the consumer's DLQ, by the audit.
         dead: the open dead numbers of the consumer.
     """
 
     has_rows: bool
+    arrived_us: int
     forgotten_before_us: int | None
     brought_back_us: int | None
     dead: list[Row[Any]]
 
 
-def _read_history(route: Route) -> _ConsumerHistory:
+def _read_history(route: Route, arrived_us: int) -> _ConsumerHistory:
     name = route.consumer
     exceptions, audit = inbox.exceptions.c, inbox.audit.c
     is_dead = (exceptions.consumer == name, exceptions.state == inbox.DEAD, exceptions.closed_at_us.is_(None))
@@ -422,6 +463,7 @@ def _read_history(route: Route) -> _ConsumerHistory:
     with engines.reading(route.known_engine) as connection:
         return _ConsumerHistory(
             has_rows=has_rows(connection, name),
+            arrived_us=arrived_us,
             forgotten_before_us=connection.execute(forgotten).scalar(),
             brought_back_us=connection.execute(select(func.max(audit.at_us)).where(*brought_back)).scalar(),
             dead=list(
@@ -444,9 +486,11 @@ def _is_between(column: Any, first: int, last: int | None) -> Any:
     return column >= first if last is None else column.between(first, last)
 
 
-def _cause(route: Route, row: Row[Any], content: Row[Any] | None) -> Cause:
+def _cause(route: Route, row: Row[Any], content: Row[Any] | None, *, arrived_us: int) -> Cause:
     if row.sns_message_id is None:
         return Cause.NOT_PUBLISHED
+    if row.sent_at_us is not None and row.sent_at_us < arrived_us:
+        return Cause.NOT_IN_QUEUE
     if route.is_subscribed is False:
         return Cause.NO_SUBSCRIPTION
     if route.accepts is not None and content is not None:

@@ -9,7 +9,7 @@ from sluice.messaging.reconciliation.routes import Cause, Judgement
 
 VALID, INVALID, UNKNOWN = "VALID", "INVALID", "UNKNOWN"
 NOT_EXERCISED = "not exercised"
-_LOST = (Cause.NO_SUBSCRIPTION, Cause.FILTERED, Cause.NOT_IN_QUEUE, Cause.NOWHERE)
+_LOST = (Cause.NO_SUBSCRIPTION, Cause.FILTERED, Cause.NOT_IN_QUEUE, Cause.NO_POSITION, Cause.NOWHERE)
 
 
 class Property(StrEnum):
@@ -102,7 +102,7 @@ def judge_properties(compared: Reconciliation, consumers: Iterable[RouteFacts]) 
     ]
 
 
-def _count(judgement: Judgement, causes: Iterable[Cause]) -> int:
+def _count(judgement: Judgement, causes: Sequence[Cause]) -> int:
     return sum(finding.count for finding in judgement.findings if finding.cause in causes)
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sqlalchemy import Engine
@@ -21,6 +21,10 @@ class Cause(StrEnum):
     NO_SUBSCRIPTION = "the consumer's queue is not subscribed to the topic"
     FILTERED = "the live subscription has a filter policy that is not declared, and does not match it"
     NOT_IN_QUEUE = "published, and in none of its queues: purged, deleted, or expired"
+    NO_POSITION = (
+        "the inbox has no row of its group, and none of its queues has it: purged, deleted, or expired, or somebody"
+        " deleted the row"
+    )
     NOWHERE = "no consumer has it: not published, or lost before the queues"
     NOT_IN_DLQ = "dead by the inbox's record, and in none of its queues: purged, deleted, or expired"
     RESTORED = "the consumer knows later numbers than the outbox: it was restored without `outbox begin-epoch`"
@@ -99,14 +103,18 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Numbers of one group, first to last, that did not arrive at a consumer for one cause."""
+    """Numbers of one group, first to last, that did not arrive at a consumer for one cause.
+
+    Args:
+        cause: of numbers that are not judged, the reason of the doubt.
+    """
 
     consumer: str
     group_id: str
     epoch: int
     first: int
     last: int
-    cause: Cause
+    cause: Cause | str
 
     @property
     def count(self) -> int:
@@ -137,7 +145,7 @@ class Shortage:
         """Return what is lost, in words."""
         return (
             f"at least {self.lost} of {self.missing + self.dead} messages: {self.missing} have not come and"
-            f" {self.dead} are dead, and {' and '.join(self.queues)} hold about {self.held}"
+            f" {self.dead} are dead, and {' and '.join(self.queues)} hold about {self.held}; which of them is not known"
         )
 
 
@@ -151,6 +159,8 @@ class Judgement:
         dead_doubts: the same of dead letters.
         dead: how many numbers are dead by the inbox's record.
         young: how many numbers have not arrived and may be in flight.
+        undecided: the numbers of `doubts`, each with its reason.
+        young_numbers: those of `young`.
         is_cut: whether there are more findings than are kept.
         shortage: numbers of which some are lost, and which is not known; None if no such loss is certain.
     """
@@ -158,6 +168,8 @@ class Judgement:
     consumer: str
     states: Counter[NumberState] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
+    undecided: list[Finding] = field(default_factory=list)
+    young_numbers: list[Finding] = field(default_factory=list)
     doubts: Counter[str] = field(default_factory=Counter)
     dead_doubts: Counter[str] = field(default_factory=Counter)
     dead: int = 0
@@ -172,22 +184,22 @@ class Judgement:
 
     def find(self, finding: Finding) -> None:
         """Add a finding. A finding that continues the last one extends it."""
-        last = self.findings[-1] if self.findings else None
-        place = (finding.group_id, finding.epoch, finding.cause)
-        if last is not None and (last.group_id, last.epoch, last.cause) == place and last.last + 1 == finding.first:
-            self.findings[-1] = _widen(last, finding.last)
-        elif len(self.findings) < _FINDINGS_MAX:
-            self.findings.append(finding)
-        else:
-            self.is_cut = True
+        self.is_cut = not add_numbers(self.findings, finding) or self.is_cut
+
+    def doubt(self, finding: Finding) -> None:
+        """Count a number that is not judged, under the reason."""
+        self.doubts[finding.cause] += 1
+        add_numbers(self.undecided, finding)
 
 
-def _widen(finding: Finding, last: int) -> Finding:
-    return Finding(
-        consumer=finding.consumer,
-        group_id=finding.group_id,
-        epoch=finding.epoch,
-        first=finding.first,
-        last=last,
-        cause=finding.cause,
-    )
+def add_numbers(found: list[Finding], finding: Finding) -> bool:
+    """Add numbers to a list, to its last entry if they continue it; return False if the list is full."""
+    last = found[-1] if found else None
+    place = (finding.group_id, finding.epoch, finding.cause, finding.first)
+    if last is not None and (last.group_id, last.epoch, last.cause, last.last + 1) == place:
+        found[-1] = replace(last, last=finding.last)
+        return True
+    if len(found) < _FINDINGS_MAX:
+        found.append(finding)
+        return True
+    return False

@@ -1,19 +1,24 @@
 """`sluice outbox verify` finds planted losses and names them; what it cannot judge is UNKNOWN, with the reason."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import boto3
 import pytest
 from sqlalchemy import select
 
+from emulator import localstack
+from sluice.clock import SystemClock
 from sluice.declaration import naming
 from sluice.messaging.outbox import tables as outbox
 from sluice.messaging.reconciliation import comparison
 from sluice.messaging.reconciliation.comparison import Reconciliation
 from sluice.messaging.reconciliation.routes import Cause, Judgement, QueuePlace
 from sluice.messaging.reconciliation.states import GroupSnapshot, NumberState
+from tests.support.command_line import Run
 from tests.support.messaging.operated_shop import AUDIT, BILLING, LOCAL, SHIPPING, TOPIC, OperatedShop
 
 QUEUE, DEAD = naming.queue_name(LOCAL, BILLING), naming.dead_letter_queue_name(LOCAL, BILLING)
@@ -46,6 +51,11 @@ def _missing(row: dict[str, Any]) -> list[tuple[str, int, int, str]]:
     return [(found["group"], found["first"], found["last"], found["cause"]) for found in row["findings"]]
 
 
+def _undecided(row: dict[str, Any]) -> list[tuple[str, int, int]]:
+    """Return group, first and last number of what is not judged of a consumer."""
+    return [(found["group"], found["first"], found["last"]) for found in row["undecided"]]
+
+
 def _publish(shop: OperatedShop, *groups: str, **attributes: str) -> None:
     """Commit an event to each of these groups and let the relay publish them."""
     for group in groups:
@@ -76,6 +86,7 @@ def test_a_purged_queue_is_found_and_resent(either_shop: OperatedShop) -> None:
     assert _missing(consumers["billing"]) == []
     reason = f"sent less than 10 min ago and not there yet, and {QUEUE} holds about 0"
     assert consumers["billing"]["unknown"] == [f"3 numbers: {reason}"]
+    assert _undecided(consumers["billing"]) == [("a", 2, 3), ("b", 2, 2)]
     assert [consumers[name]["verdict"] for name in ("shipping", "audit")] == ["VALID", "VALID"]
 
     shop.age()
@@ -130,6 +141,46 @@ def test_a_filter_policy_that_swallows_is_found(calm_shop: OperatedShop) -> None
         'the live subscription\'s filter policy is {"country": ["de"]}, declared is null'
     ]
     assert _missing(consumers["billing"]) == [("a", 2, 2, "filtered"), ("a", 3, 3, "not-in-queue")]
+
+
+def _unsubscribe(shop: OperatedShop) -> None:
+    shop.sns.unsubscribe(SubscriptionArn=shop.subscription_of(BILLING))
+
+
+def _set_filter(shop: OperatedShop) -> None:
+    policy = {"AttributeName": "FilterPolicy", "AttributeValue": json.dumps({"country": ["de"]})}
+    shop.sns.set_subscription_attributes(SubscriptionArn=shop.subscription_of(BILLING), **policy)
+
+
+@pytest.mark.parametrize(("act", "cause"), [(_unsubscribe, "no-subscription"), (_set_filter, "filtered")])
+def test_an_earlier_loss_is_not_blamed_on_the_subscription(
+    calm_shop: OperatedShop, act: Callable[[OperatedShop], None], cause: str
+) -> None:
+    """Number 2 of group a was lost before number 2 of group b came: the subscription was right until then."""
+    shop = calm_shop
+    _publish(shop, "a")
+    shop.purge(QUEUE)
+    _publish(shop, "b")
+    shop.work()
+    act(shop)
+    _publish(shop, "b")
+    shop.work()
+    shop.age()
+
+    _, _, consumers = _verify(shop)
+
+    assert _missing(consumers["billing"]) == [("a", 2, 2, "not-in-queue"), ("b", 3, 3, cause)]
+
+
+def test_a_deleted_row_of_an_inbox_is_named_as_a_possible_cause(calm_shop: OperatedShop) -> None:
+    """Its message was handled; a purge of the group's first message looks the same."""
+    calm_shop.execute("DELETE FROM sluice_inbox_group WHERE consumer = 'billing' AND group_id = 'a'")
+
+    _, code, consumers = _verify(calm_shop)
+
+    assert code == 1
+    assert _missing(consumers["billing"]) == [("a", 1, 1, "no-position")]
+    assert consumers["billing"]["findings"][0]["why"].endswith("or somebody deleted the row")
 
 
 @pytest.mark.parametrize("message_id", [None, "somebody's"])
@@ -256,6 +307,21 @@ def _property(printed: dict[str, Any], name: str) -> tuple[str, int, int]:
     return found["verdict"], found["violations"], found["opportunities"]
 
 
+def test_many_epochs_are_counted_and_the_latest_listed(calm_shop: OperatedShop) -> None:
+    """Each second in which a group begins is an epoch; the hourly verdict is one line of the log."""
+    row = "INSERT INTO sluice_outbox_group (topic, group_id, epoch, first_seq, last_seq, updated_at_us)"
+    for epoch in range(1, 21):
+        calm_shop.execute(f"{row} VALUES ('{TOPIC}', 'old-{epoch}', {epoch}, 1, 1, 0)")
+
+    printed, _ = calm_shop.json("outbox", "verify", "--in-flight", "10m")
+    _, text, _ = calm_shop.sluice("outbox", "verify", "--in-flight", "10m")
+
+    assert printed["group_count"] == 22
+    assert len(printed["groups_by_epoch"]) == 10
+    assert printed["epoch_count"] in (21, 22)  # groups a and b may begin in one second
+    assert f"epochs: 22 groups in {printed['epoch_count']} epochs; --epochs lists them\n" in text
+
+
 def test_each_property_is_judged_with_its_opportunities(calm_shop: OperatedShop) -> None:
     """Two messages went to three consumers; no letter has died, so nothing shows whether letters are kept."""
     printed, _ = calm_shop.json("outbox", "verify", "--in-flight", "10m")
@@ -269,7 +335,9 @@ def test_each_property_is_judged_with_its_opportunities(calm_shop: OperatedShop)
     }
 
 
-def test_a_loss_beside_old_dead_letters_is_certain_though_not_by_number(calm_shop: OperatedShop) -> None:
+def test_a_loss_beside_old_dead_letters_is_certain_though_not_by_number(
+    calm_shop: OperatedShop, tmp_path: Path
+) -> None:
     """Two letters are dead and one message has not come, and the DLQ holds two: some of the three are lost."""
     shop = calm_shop
     shop.commit("a", -5)
@@ -283,15 +351,24 @@ def test_a_loss_beside_old_dead_letters_is_certain_though_not_by_number(calm_sho
     shop.age()
 
     printed, code = shop.json("outbox", "verify", "--in-flight", "10m")
-    _, text, _ = shop.sluice("outbox", "verify", "--in-flight", "10m")
+    page = tmp_path / "verdict.html"
+    _, text, _ = shop.sluice("outbox", "verify", "--in-flight", "10m", "--page", str(page))
 
     (billing,) = (row for row in printed["consumers"] if row["consumer"] == "billing")
     assert printed["verdict"] == "INVALID"
     assert code == 1
     assert billing["missing"] == 1
     assert billing["findings"] == []
-    assert billing["shortage"] == {"lost": 1, "missing": 1, "dead": 2, "held": 2, "queues": [DEAD]}
-    assert f"at least 1 of 3 messages: 1 have not come and 2 are dead, and {DEAD} hold about 2; which" in text
+    means = (
+        f"at least 1 of 3 messages: 1 have not come and 2 are dead, and {DEAD} hold about 2; which of them is not known"
+    )
+    assert billing["shortage"] == {"lost": 1, "missing": 1, "dead": 2, "held": 2, "queues": [DEAD], "means": means}
+    assert _undecided(billing) == [("c", 1, 1)]
+    assert f"  missing  {means}\n" in text
+    assert "           group c number 1 of epoch " in text
+    lost, undecided = page.read_text(encoding="utf-8").split('<h2 id="unknown">')
+    assert f"<td>{means}</td>" in lost
+    assert "<td>billing</td><td>c</td>" in undecided
     assert _property(printed, "arrived")[:2] == ("INVALID", 1)
 
 
@@ -362,7 +439,7 @@ def test_the_hourly_look_leaves_young_messages_out(calm_shop: OperatedShop) -> N
     assert young_code == 0
     assert old == "INVALID"
     assert old_code == 1
-    assert _missing(consumers["billing"]) == [("c", 1, 1, "not-in-queue")]
+    assert _missing(consumers["billing"]) == [("c", 1, 1, "no-position")]
 
 
 def _metrics_and_verdict(shop: OperatedShop) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -418,6 +495,50 @@ def test_the_verdict_is_drawn_as_a_page(calm_shop: OperatedShop, tmp_path: Path)
     assert "every message has come to every consumer, or is in one of its queues" in page
 
 
+def test_the_hourly_verdict_is_read_from_its_log_and_drawn(
+    calm_shop: OperatedShop, localstack_shared: localstack.Emulator, tmp_path: Path, run: Run
+) -> None:
+    """Without a database. The lines are those that the task prints; the newest verdict counts."""
+    shop, group = calm_shop, "/ecs/sluice-local-outbox_verdict"
+    hourly = ("outbox", "verify", "--hourly", "--endpoint-url", localstack_shared.endpoint_url)
+    valid = shop.sluice("outbox", "verify", "--old-only", "--in-flight", "10m", "--metrics")[1]
+    _publish(shop, "c")
+    shop.purge(QUEUE)
+    shop.work()
+    shop.age()
+    invalid = shop.sluice("outbox", "verify", "--old-only", "--in-flight", "10m", "--metrics")[1]
+    logs = boto3.client("logs", endpoint_url=localstack_shared.endpoint_url, region_name="us-east-1")
+    logs.create_log_group(logGroupName=group)
+    logs.create_log_stream(logGroupName=group, logStreamName="task/1")
+
+    none_yet = run(*hourly)
+    now_ms = SystemClock().now_us() // 1_000
+    for age_ms, printed in ((3_600_000, valid), (0, invalid)):
+        events = [{"timestamp": now_ms - age_ms, "message": line} for line in ("not JSON", *printed.splitlines())]
+        logs.put_log_events(logGroupName=group, logStreamName="task/1", logEvents=events)
+    code, found, _ = run(*hourly, "--page", str(tmp_path / "verdict.html"))
+
+    assert none_yet == (2, "", f"the log group {group} has no verdict of the last 3 hours\n")
+    assert code == 1
+    assert "missing  group c number 1 of epoch" in found
+    assert "<td>c</td>" in (tmp_path / "verdict.html").read_text(encoding="utf-8")
+    assert run(*hourly, "--epochs")[0] == 3
+
+
+def test_a_verdict_fits_an_event_of_the_log(calm_shop: OperatedShop) -> None:
+    """Of 500 lost groups at three consumers a line lists fewer than the limit allows."""
+    for number in range(500):
+        calm_shop.commit(f"group-{number}", 200)
+    sql = "UPDATE sluice_outbox SET status = 'sent', sent_at_us = created_at_us"
+    calm_shop.execute(f"{sql} WHERE status = 'pending'")
+
+    _, printed, _ = calm_shop.sluice("outbox", "verify", "--metrics", "--limit", "500")
+
+    line = printed.splitlines()[1]
+    assert len(line) <= 200_000
+    assert [(row["missing"], row["is_cut"]) for row in json.loads(line)["consumers"]] == [(500, True)] * 3
+
+
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "a queue may hold what it does not": (QueuePlace, "may_hold", lambda *_, **__: True),
     "every number was handled": (GroupSnapshot, "state_of", lambda *_: NumberState.HANDLED),
@@ -427,14 +548,14 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
         "handled_ranges",
         lambda _, __, first: [(first, 2**62)],
     ),
-    "no cause is found": (comparison, "_cause", lambda *_: None),
+    "no cause is found": (comparison, "_cause", lambda *_, **__: None),
     "a message is always young": (Reconciliation, "_is_old", lambda *_: False),
     "dead letters are not looked for": (Reconciliation, "_check_dead_letters", lambda *_: None),
     "nothing is added to the findings": (Judgement, "find", lambda *_: None),
     "a row without a message id was published": (
         comparison,
         "_cause",
-        lambda _, row, __: Cause.NOT_IN_QUEUE if row.sns_message_id is None else None,
+        lambda _, row, *__, **___: Cause.NOT_IN_QUEUE if row.sns_message_id is None else None,
     ),
 }
 """Each rule of the comparison, muted: class or module, name, and what stands in its place."""
@@ -471,7 +592,7 @@ def _causes(shop: OperatedShop) -> set[str]:
 def test_each_muted_rule_hides_a_planted_loss(calm_shop: OperatedShop, monkeypatch: pytest.MonkeyPatch) -> None:
     """A deleted subscription and a filter name the same loss otherwise, so they are planted in tests of their own."""
     _plant_losses(calm_shop)
-    planted = {"not-in-queue", "not-published", "nowhere", "not-in-dlq"}
+    planted = {"no-position", "not-published", "nowhere", "not-in-dlq"}
 
     whole = _causes(calm_shop)
     muted = {}
