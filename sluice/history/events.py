@@ -1,8 +1,9 @@
 """The event row: what every side records, and the only thing the judge looks at.
 
 One row is one event. A call that returns several messages is one `poll` and one `received` per message, tied by
-`call_id`. Instants (`_us`) are microseconds UTC as the recording host saw them. Sequence numbers are text, zero-padded
-to 39 digits so that they sort as numbers: AWS documents 128 bits, and its 20-digit ones already overflow a long.
+`call_id`. Each event of a bundle has a row, and ids of its own (`sluice.history.bundles`). Instants (`_us`) are
+microseconds UTC as the recording host saw them. Sequence numbers are text, zero-padded to 39 digits so that they sort
+as numbers: AWS documents 128 bits, and its 20-digit ones already overflow a long.
 
 An `outcome` is `ok` (it happened), `fail` (it certainly did not) or `info` (nobody knows: the answer was lost, or the
 recorder died before it came). Before a publish and before a delete the recorder writes the intent as `info` and
@@ -34,6 +35,9 @@ CHANGED_QUEUE = "changed_queue"
 """The queue whose settings a call changed, in the `detail` of a `topology` event, beside the settings it gave."""
 DELETION_DETAIL = '{"is_deletion": true}'
 """The `detail` of a purge that deleted the queue as well."""
+
+OTHER_GROUP = "bundle_group"
+"""The group of a bundle that holds an event of another group, in the `detail` of that event's publish or receive."""
 
 
 class Kind(StrEnum):
@@ -91,7 +95,7 @@ class HistoryEvent:
     responded_at_us: int | None = _column("int64", "just after the answer, microseconds UTC; None when there was none")
     outcome: str = _column("string", "one of CallOutcome", CallOutcome.OK.value)
     error: str | None = _column("string", "error code, when not ok")
-    batch_position: int | None = _column("int32", "position in the call's list, from 0")
+    batch_position: int | None = _column("int32", "position in the call's list, from 0; with bundles, among its events")
     publish_attempt: int | None = _column("int32", "1 for the first publish of this idx, 2 for a repeat, …")
     deduplication_id: str | None = _column("string", "")
     sns_message_id: str | None = _column("string", "")

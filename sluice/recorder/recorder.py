@@ -221,9 +221,9 @@ class Recorder:
         call["params"] = params
         call["call_id"] = f"{self._journal.path.stem}/{next(self._calls)}"
         call["operation"] = OPERATIONS[service][operation]
-        call["rows"] = call["operation"].before(self._rows, params)
+        rows = call["operation"].begin(self._rows, call)
         call["invoked_at_us"] = self._clock.now_us()
-        added = [self._add(call, row, CallOutcome.INFO) for row in call["rows"]]
+        added = [self._add(call, row, CallOutcome.INFO) for row in rows]
         if any(added) and call["operation"].is_flushed:
             self._journal.flush()
 

@@ -8,12 +8,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from sluice.history.bundles import BundledBody, bundled_bodies, part_id, part_number
 from sluice.history.events import (
     DELETION_DETAIL,
+    OTHER_GROUP,
     CallOutcome,
     Identity,
     Kind,
     answer_detail,
+    detail_of,
     pad_sequence_number,
     publish_detail,
     settings_detail,
@@ -85,7 +88,7 @@ class RowFactory:
         self._names, self._identify, self._keeps_sizes = names, identify, keeps_sizes
         self._queues = {short_name(address): name for address, name in names.items() if not address.startswith("arn:")}
         self._planned: dict[str, tuple[int, int, str | None]] = {}
-        self._handles: OrderedDict[str, JournalRow] = OrderedDict()
+        self._handles: OrderedDict[str, list[JournalRow]] = OrderedDict()
         self.move_tasks = RecordedMoveTasks()
         self.subscriptions = RecordedSubscriptions()
 
@@ -115,26 +118,49 @@ class RowFactory:
             "message_run": None if identity is None else identity.run,
         }
 
-    def publish(self, address: str, entry: Mapping[str, Any], position: int | None) -> JournalRow:
-        """Return the event of a message that is published or sent."""
+    def of_bundled(self, event: BundledBody, message_group_id: str | None) -> JournalRow:
+        """Return the fields that identify an event of a bundle: its group is the one that it states."""
+        is_ordered = message_group_id is not None
+        return self.of_message(
+            body=event.body,
+            deduplication_id=event.event_id,
+            message_group_id=(event.message_group_id or message_group_id) if is_ordered else None,
+        )
+
+    def publish(self, address: str, entry: Mapping[str, Any], position: int | None) -> list[JournalRow]:
+        """Return the event of a message that is published or sent; of a bundle, those of its events."""
         body, deduplication_id = _body(entry), entry.get("MessageDeduplicationId")
-        intended_at_us, attempt, phase = self._planned.pop(deduplication_id or "", (None, None, None))
-        return {
+        group = group_id(address, entry.get("MessageGroupId"))
+        row = {
             "kind": Kind.PUBLISHED.value,
             "queue": self.name_of(address),
             "batch_position": position,
-            "deduplication_id": deduplication_id,
+            "attributes_hash": attributes_hash(entry.get("MessageAttributes")),
+        }
+        ids = {"deduplication_id": deduplication_id}
+        bundled = bundled_bodies(body)
+        if not bundled:
+            of_message = self.of_message(body=body, deduplication_id=deduplication_id, message_group_id=group)
+            return [row | ids | self._of_publish(body, deduplication_id) | of_message]
+        return [
+            _with_other_group(
+                row
+                | ids_of_event(ids, place, len(bundled))
+                | self._of_publish(event.body, event.event_id)
+                | self.of_bundled(event, group),
+                group,
+            )
+            for place, event in enumerate(bundled)
+        ]
+
+    def _of_publish(self, body: str, planned_id: str | None) -> JournalRow:
+        intended_at_us, attempt, phase = self._planned.pop(planned_id or "", (None, None, None))
+        return {
             "intended_at_us": intended_at_us,
             "publish_attempt": attempt,
             "phase": phase,
             "body_hash": short_hash(body),
             "detail": publish_detail(len(body.encode()) if self._keeps_sizes else None),
-            "attributes_hash": attributes_hash(entry.get("MessageAttributes")),
-            **self.of_message(
-                body=body,
-                deduplication_id=deduplication_id,
-                message_group_id=group_id(address, entry.get("MessageGroupId")),
-            ),
         }
 
     def with_queues(self, row: JournalRow, address: str, entry: Mapping[str, Any], at_us: int) -> JournalRow:
@@ -143,40 +169,40 @@ class RowFactory:
         if not accepted:
             return row
         named = {self.name_of_queue(arn): is_accepted for arn, is_accepted in accepted.items()}
-        return row | {"detail": publish_detail(len(_body(entry).encode()) if self._keeps_sizes else None, named)}
+        return row | {"detail": json.dumps({**detail_of(row["detail"]), "accepted": named})}
 
     def subscription(self, queue_arn: str | None) -> JournalRow:
         """Return the event of a change to a queue's subscription; None stands for a queue that is not known."""
         queue = None if queue_arn is None else self.name_of_queue(queue_arn)
         return {"kind": Kind.TOPOLOGY.value, "detail": subscription_detail(queue)}
 
-    def handle(self, kind: Kind, url: str, entry: Mapping[str, Any], position: int | None) -> JournalRow:
-        """Return the event of a delete or visibility change, with the known facts about the message of its handle."""
+    def handle(self, kind: Kind, url: str, entry: Mapping[str, Any], position: int | None) -> list[JournalRow]:
+        """Return the events of a delete or visibility change, with the known facts about the message of its handle."""
         hashed = short_hash(entry.get("ReceiptHandle", ""))
-        return {
+        row = {
             "kind": kind.value,
             "queue": self.name_of(url),
             "batch_position": position,
             "receipt_handle_hash": hashed,
             "visibility_timeout_seconds": entry.get("VisibilityTimeout"),
-            **self._handles.get(hashed, {}),
         }
+        return [row | of_message for of_message in self._handles.get(hashed, [{}])]
 
-    def purge(self, url: str, _: Mapping[str, Any], position: int | None) -> JournalRow:
+    def purge(self, url: str, _: Mapping[str, Any], position: int | None) -> list[JournalRow]:
         """Return the event of a purge."""
-        return {"kind": Kind.PURGED.value, "queue": self.name_of(url), "batch_position": position}
+        return [{"kind": Kind.PURGED.value, "queue": self.name_of(url), "batch_position": position}]
 
-    def delete_queue(self, url: str, entry: Mapping[str, Any], position: int | None) -> JournalRow:
+    def delete_queue(self, url: str, entry: Mapping[str, Any], position: int | None) -> list[JournalRow]:
         """Return the event of a queue being deleted, which removes its messages as a purge does."""
-        return self.purge(url, entry, position) | {"detail": DELETION_DETAIL}
+        return [row | {"detail": DELETION_DETAIL} for row in self.purge(url, entry, position)]
 
-    def set_queue(self, url: str, params: Mapping[str, Any], _: int | None) -> JournalRow:
+    def set_queue(self, url: str, params: Mapping[str, Any], _: int | None) -> list[JournalRow]:
         """Return the event of a queue being given settings, of those that decide what it may do with a message."""
         attributes = params.get("Attributes", {})
         settings = {name: _whole_or_none(attributes[name]) for name in _NUMBER_SETTINGS if name in attributes}
         if "RedrivePolicy" in attributes:
             settings["maxReceiveCount"] = _receives_max(attributes["RedrivePolicy"])
-        return {"kind": Kind.TOPOLOGY.value, "detail": settings_detail(self.name_of(url), settings)}
+        return [{"kind": Kind.TOPOLOGY.value, "detail": settings_detail(self.name_of(url), settings)}]
 
     def move(self, params: Mapping[str, Any]) -> JournalRow:
         """Return the event of a move task; without a destination each message goes to the queue it came from."""
@@ -200,32 +226,20 @@ class RowFactory:
             "detail": answer_detail(received_count),
         }
 
-    def receive_row(
+    def receive_rows(
         self, params: Mapping[str, Any], message: Mapping[str, Any], position: int, count: int
-    ) -> JournalRow:
-        """Return the event of one of the received messages, and remember its receipt handle."""
+    ) -> list[JournalRow]:
+        """Return the event of one of the received messages, or those of its bundle; remember its receipt handle."""
         attributes = message.get("Attributes", {})
         whole = message.get("Body", "")
         body, envelope = unwrap(whole)
         deduplication_id = attributes.get("MessageDeduplicationId")
-        of_message = {
-            **self.of_message(
-                body=body,
-                deduplication_id=deduplication_id,
-                message_group_id=group_id(params["QueueUrl"], attributes.get("MessageGroupId")),
-            ),
-            "sqs_message_id": message.get("MessageId"),
-        }
+        group = group_id(params["QueueUrl"], attributes.get("MessageGroupId"))
         hashed = short_hash(message.get("ReceiptHandle", ""))
-        self._remember(hashed, of_message)
-        return {
+        row = {
             "kind": Kind.RECEIVED.value,
             "queue": self.name_of(params["QueueUrl"]),
             "batch_position": position,
-            "deduplication_id": deduplication_id,
-            "sns_message_id": envelope.get("MessageId"),
-            "sns_sequence_number": pad_sequence_number(envelope.get("SequenceNumber")),
-            "sqs_sequence_number": pad_sequence_number(attributes.get("SequenceNumber")),
             "receive_count": _whole(attributes.get("ApproximateReceiveCount")),
             "receipt_handle_hash": hashed,
             "sent_at_us": _ms_to_us(attributes.get("SentTimestamp")),
@@ -233,17 +247,65 @@ class RowFactory:
             "visibility_timeout_seconds": params.get("VisibilityTimeout"),
             "receive_request_attempt_id": params.get("ReceiveRequestAttemptId"),
             "max_number_of_messages": params.get("MaxNumberOfMessages", 1),
-            "body_hash": short_hash(body),
             "attributes_hash": _received_attributes_hash(params, message, is_enveloped=bool(envelope)),
             "md5_ok": message.get("MD5OfBody") == hashlib.md5(whole.encode(), usedforsecurity=False).hexdigest(),
             "detail": answer_detail(count),
-            **of_message,
         }
+        ids = {
+            "deduplication_id": deduplication_id,
+            "sns_message_id": envelope.get("MessageId"),
+            "sns_sequence_number": pad_sequence_number(envelope.get("SequenceNumber")),
+            "sqs_message_id": message.get("MessageId"),
+            "sqs_sequence_number": pad_sequence_number(attributes.get("SequenceNumber")),
+        }
+        bundled = bundled_bodies(body)
+        if bundled:
+            bodies, events = [event.body for event in bundled], [self.of_bundled(event, group) for event in bundled]
+        else:
+            of_message = self.of_message(body=body, deduplication_id=deduplication_id, message_group_id=group)
+            bodies, events = [body], [of_message]
+        ids_of_events = [ids_of_event(ids, place, len(events)) for place in range(len(events))]
+        self._remember(
+            hashed,
+            [
+                event | {"sqs_message_id": of_event["sqs_message_id"]}
+                for event, of_event in zip(events, ids_of_events, strict=True)
+            ],
+        )
+        return [
+            _with_other_group(row | of_event | {"body_hash": short_hash(text)} | event, group)
+            for text, event, of_event in zip(bodies, events, ids_of_events, strict=True)
+        ]
 
-    def _remember(self, handle_hash: str, of_message: JournalRow) -> None:
-        self._handles[handle_hash] = of_message
+    def _remember(self, handle_hash: str, of_events: list[JournalRow]) -> None:
+        self._handles[handle_hash] = of_events
         if len(self._handles) > _HANDLES_MAX:
             self._handles.popitem(last=False)
+
+
+def ids_of_event(ids: JournalRow, position: int, count: int) -> JournalRow:
+    """Return the ids and sequence numbers of the event at a position in a message of `count` events."""
+    if count == 1:
+        return ids
+    return {
+        name: (part_number if name.endswith("_number") else part_id)(value, position) for name, value in ids.items()
+    }
+
+
+def _with_other_group(row: JournalRow, message_group_id: str | None) -> JournalRow:
+    """Return the row of an event, with the group of its bundle in the detail if the event states another one."""
+    if row["message_group_id"] == message_group_id:
+        return row
+    return row | {"detail": json.dumps({**detail_of(row["detail"]), OTHER_GROUP: message_group_id})}
+
+
+def _flatten(of_entries: Sequence[list[JournalRow]]) -> list[JournalRow]:
+    """Return the rows of a call's messages; the position of each event of a bundle is its own."""
+    rows = [row for of_entry in of_entries for row in of_entry]
+    if len(rows) > len(of_entries):
+        for position, row in enumerate(rows):
+            row["batch_position"] = position
+    return rows
 
 
 def _body(entry: Mapping[str, Any]) -> str:
@@ -307,9 +369,15 @@ class _Operation:
     is_flushed = True
     """Whether the rows from before a call are flushed to the file before the request is sent."""
 
-    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRow]:
-        """Return the rows of a call that is about to be made: by default none."""
+    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
+        """Return the rows of a call that is about to be made, those of each entry in a list: by default none."""
         return []
+
+    def begin(self, rows: RowFactory, call: dict[str, Any]) -> list[JournalRow]:
+        """Return the rows of a call that is about to be made, which `call` keeps for its answer."""
+        call["of_entries"] = self.before(rows, call["params"])
+        call["rows"] = _flatten(call["of_entries"])
+        return list(call["rows"])
 
     def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
         """Return the rows of a call that was answered, each with its outcome."""
@@ -325,7 +393,7 @@ class _IntendedOperation(_Operation):
 
     Args:
         address: the parameter with the queue or topic; a call without it, such as an SMS, has no rows.
-        make: makes the row of (rows, address, entry, position).
+        make: makes the rows of (rows, address, entry, position): several for a bundle.
         ok_fields: returns the fields that a successful entry of the answer adds.
         entries: the parameter that lists the entries; None for an operation on one message.
     """
@@ -333,14 +401,14 @@ class _IntendedOperation(_Operation):
     def __init__(
         self,
         address: str,
-        make: Callable[[RowFactory, str, Mapping[str, Any], int | None], JournalRow],
+        make: Callable[[RowFactory, str, Mapping[str, Any], int | None], list[JournalRow]],
         ok_fields: Callable[[Mapping[str, Any]], JournalRow] = lambda _: {},
         *,
         entries: str | None = None,
     ) -> None:
         self._address, self._make, self._ok_fields, self._entries = address, make, ok_fields, entries
 
-    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRow]:
+    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
         address = params.get(self._address, params.get("TargetArn"))
         if address is None:
             return []
@@ -349,23 +417,32 @@ class _IntendedOperation(_Operation):
         return [self._make(rows, address, entry, index) for index, entry in enumerate(params.get(self._entries, []))]
 
     def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
+        return [answered for of_entry in self._answered_entries(call, parsed) for answered in of_entry]
+
+    def _answered_entries(self, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> list[AnsweredRows]:
+        """Return the answered rows of each entry."""
         if self._entries is None:
-            return [(row | self._ok_fields(parsed), CallOutcome.OK) for row in call["rows"]]
+            return [self._with_fields(of_entry, self._ok_fields(parsed)) for of_entry in call["of_entries"]]
         good, bad = entries_by_id(parsed.get("Successful", [])), entries_by_id(parsed.get("Failed", []))
         return [
-            self._answered_entry(row, entry["Id"], good, bad)
-            for row, entry in zip(call["rows"], call["params"][self._entries], strict=True)
+            self._answered_entry(of_entry, entry["Id"], good, bad)
+            for of_entry, entry in zip(call["of_entries"], call["params"][self._entries], strict=True)
         ]
 
     def _answered_entry(
-        self, row: JournalRow, id_: str, good: Mapping[str, Any], bad: Mapping[str, Any]
-    ) -> tuple[JournalRow, CallOutcome]:
+        self, of_entry: list[JournalRow], id_: str, good: Mapping[str, Any], bad: Mapping[str, Any]
+    ) -> AnsweredRows:
         if id_ in good:
-            return row | self._ok_fields(good[id_]), CallOutcome.OK
+            return self._with_fields(of_entry, self._ok_fields(good[id_]))
+        outcome, error = CallOutcome.INFO, "NotInAnswer"
         if id_ in bad:
             outcome = CallOutcome.FAIL if bad[id_].get("SenderFault") else CallOutcome.INFO
-            return row | {"error": bad[id_].get("Code")}, outcome
-        return row | {"error": "NotInAnswer"}, CallOutcome.INFO
+            error = bad[id_].get("Code")
+        return [(row | {"error": error}, outcome) for row in of_entry]
+
+    def _with_fields(self, of_entry: list[JournalRow], ids: JournalRow) -> AnsweredRows:
+        count = len(of_entry)
+        return [(row | ids_of_event(ids, place, count), CallOutcome.OK) for place, row in enumerate(of_entry)]
 
 
 class _Publish(_IntendedOperation):
@@ -377,7 +454,8 @@ class _Publish(_IntendedOperation):
         entries = params.get("PublishBatchRequestEntries", [params])
         return [
             (rows.with_queues(row, topic, entry, call["invoked_at_us"]), outcome)
-            for (row, outcome), entry in zip(super().answer_rows(rows, call, parsed), entries, strict=False)
+            for of_entry, entry in zip(self._answered_entries(call, parsed), entries, strict=False)
+            for row, outcome in of_entry
         ]
 
 
@@ -396,8 +474,8 @@ class _Subscription(_Operation):
     ) -> None:
         self._learn, self._changes = learn, changes
 
-    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRow]:
-        return self._changes(rows, params)
+    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
+        return [self._changes(rows, params)]
 
     def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
         self._learn(rows.subscriptions, call["params"], parsed, call["invoked_at_us"])
@@ -413,23 +491,23 @@ class _Receive(_Operation):
 
     is_flushed = False  # if the process dies, its journal has no end, and a check knows that polls may be missing
 
-    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRow]:
-        return [rows.poll(params, 0)]
+    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
+        return [[rows.poll(params, 0)]]
 
     def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
-        """Return the event of the poll, and one for each message that it returned."""
+        """Return the event of the poll, and one for each message that it returned, or for each event of a bundle."""
         params = call["params"]
         messages: Sequence[Mapping[str, Any]] = to_recordable([m for m in parsed.get("Messages", []) if m])
         count = len(messages)
-        received = [rows.receive_row(params, message, index, count) for index, message in enumerate(messages)]
-        return [(row, CallOutcome.OK) for row in (rows.poll(params, count), *received)]
+        received = [rows.receive_rows(params, message, index, count) for index, message in enumerate(messages)]
+        return [(row, CallOutcome.OK) for row in (rows.poll(params, count), *_flatten(received))]
 
 
 class _StartMove(_Operation):
     """StartMessageMoveTask: its answer says only that the task begins; a later list or cancel says how it ended."""
 
-    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRow]:
-        return [rows.move(params)]
+    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
+        return [[rows.move(params)]]
 
     def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
         """Return no rows: the intent stands until the task has ended."""
@@ -459,7 +537,7 @@ def _assigned_ids(service: str) -> Callable[[Mapping[str, Any]], JournalRow]:
     }
 
 
-def _make_handle_row(kind: Kind) -> Callable[[RowFactory, str, Mapping[str, Any], int | None], JournalRow]:
+def _make_handle_row(kind: Kind) -> Callable[[RowFactory, str, Mapping[str, Any], int | None], list[JournalRow]]:
     return lambda rows, url, entry, position: rows.handle(kind, url, entry, position)
 
 

@@ -11,6 +11,7 @@ from botocore.client import BaseClient
 
 from sluice.errors import ConfigError
 from sluice.saboteurs import (
+    bundles,
     dead_letters,
     deployment,
     mappings,
@@ -27,7 +28,7 @@ __all__ = ["SABOTEURS", "Saboteur", "sabotage", "saboteur"]
 
 SABOTEURS: dict[str, Saboteur] = {
     name: entry
-    for area in (receiving, sending, visibility, outcomes, queues, dead_letters, topics, mappings, deployment)
+    for area in (receiving, sending, bundles, visibility, outcomes, queues, dead_letters, topics, mappings, deployment)
     for name, entry in area.SABOTEURS.items()
 }
 

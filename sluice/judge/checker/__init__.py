@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sluice import limits
+from sluice.history.bundles import whole_bundles
 from sluice.history.events import HistoryEvent
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.clocks import NEVER_US
@@ -95,6 +96,9 @@ def check_group(events: Iterable[HistoryEvent], expectation: Expectation, around
         Violations in the order of the anomaly ids, then by queue and idx; unknowns as sentences.
     """
     listed = list(events)
+    whole = whole_bundles(listed)
+    if whole:
+        return Finding(violations=(), unknowns=(_not_unpacked(listed, whole),))
     group = Group(listed, expectation, around)
     found = [violation for rule in RULES.values() for violation in rule(group)]
     proven = [violation for violation in found if not _is_of_two_queues(group, violation)]
@@ -108,6 +112,14 @@ def check_group(events: Iterable[HistoryEvent], expectation: Expectation, around
             *_dead_letter_reservations(group, listed, found),
         ),
         seen=tuple(violation for violation in found if _is_lawful(violation)),
+    )
+
+
+def _not_unpacked(events: Sequence[HistoryEvent], ids: Iterable[str]) -> str:
+    group = next((event.message_group_id for event in events if event.message_group_id is not None), "")
+    return (
+        f"group {group}: bundle {min(ids)} is on record as one message by one process, and as its events by another;"
+        " record every process with the same version of Sluice"
     )
 
 

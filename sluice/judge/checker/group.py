@@ -141,6 +141,7 @@ class Group:
         self._instance_tries: dict[tuple[str | None, str], list[HistoryEvent]] = {}
         self._end_markers: dict[str, HistoryEvent] = {}
         self._spreads_us = self._spreads(events) if self.clocks.ahead else {}
+        events = self._without_sent_letters(events)
         for event in self._distinct_events(sorted(events, key=by_time)):
             self._take(event)
         self.acked = {
@@ -183,6 +184,27 @@ class Group:
             replace(event, outcome=CallOutcome.INFO.value, **ids) if id(event) in doubtful else event
             for event in events
         ]
+
+    def _without_sent_letters(self, events: Sequence[HistoryEvent]) -> Sequence[HistoryEvent]:
+        """Return the events without the sends of dead letters by their consumer, which are no further publishes.
+
+        A consumer that counts attempts itself sends a dead message to its queue's DLQ, under the SQS message id of the
+        message as deduplication id; of an event of a bundle, under that and its position.
+        """
+        received = {(event.queue, event.sqs_message_id) for event in events if event.kind == Kind.RECEIVED}
+        found = {
+            id(event): (queue, event.deduplication_id)
+            for queue, dead_letter_queue in self.expectation.dead_letter_queues.items()
+            for event in events
+            if event.kind == Kind.PUBLISHED and event.queue == dead_letter_queue
+            if event.deduplication_id is not None and (queue, event.deduplication_id) in received
+        }
+        self._sent_letters = frozenset(found.values())
+        return [event for event in events if id(event) not in found] if found else events
+
+    def is_sent_by_consumer(self, queue: str, dead: HistoryEvent) -> bool:
+        """Return whether the consumer of a queue sent a dead letter itself, as its deduplication id tells."""
+        return (queue, dead.deduplication_id) in self._sent_letters
 
     def _is_first_of_its_id(self, event: HistoryEvent) -> bool:
         """Return whether no other message was published to this place under the same id in the window before."""

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluice.history.bundles import POSITION_DIGITS
+
 NONE = int(np.iinfo(np.int64).min)
 HASHED = (
     "call_id",
@@ -28,10 +30,10 @@ HASH_SUFFIX, _LOW = "_64", "_low"
 HASH_SCHEMA = pa.schema(
     [*((f"{name}{HASH_SUFFIX}", pa.int64()) for name in HASHED), *((f"{name}{_LOW}", pa.int64()) for name in _NUMBERED)]
 )
-"""The schema of `hash_columns`. A sequence number has a hash of its first digits, and its last 18 as a number."""
+"""The schema of `hash_columns`. A sequence number has a hash of its first digits, and its last digits as a number."""
 _WORD = 8
 _NUMBER_DIGITS = 39
-_LOW_DIGITS = 18
+_LOW_DIGITS = 14
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _FINISHER = np.uint64(0xBF58476D1CE4E5B9)
 _HALF = np.uint64(32)
@@ -116,7 +118,8 @@ class Events:
     def sequence_numbers(self, *names: str) -> tuple[np.ndarray, np.ndarray]:
         """Return (numbers, hashes): the last digits of sequence numbers as numbers, and the digits before as hashes.
 
-        The first column with a value counts. A text without 39 digits has no number, but a hash.
+        A number includes the position of an event in its bundle. The first column with a value counts. A text without
+        39 digits has no number, but a hash.
         """
         low, high = np.full(len(self), NONE), np.zeros(len(self), dtype=np.uint64)
         for name in reversed(names):
@@ -235,13 +238,25 @@ def _sequence_numbers(dense: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
     For a text that is no sequence number, NONE and the hash of the whole text.
     """
-    has_digits = pc.and_(pc.equal(pc.binary_length(dense), _NUMBER_DIGITS), pc.ascii_is_decimal(dense))
-    is_number = has_digits.to_numpy(zero_copy_only=False)
     low, high = np.full(len(dense), NONE), np.zeros(len(dense), np.uint64)
-    if is_number.any():
-        numbers = dense.filter(pa.array(is_number))
-        high[is_number] = hashes(pc.utf8_slice_codeunits(numbers, 0, _NUMBER_DIGITS - _LOW_DIGITS))
-        low[is_number] = pc.utf8_slice_codeunits(numbers, _NUMBER_DIGITS - _LOW_DIGITS).cast(pa.int64()).to_numpy()
+    lengths, is_number = pc.binary_length(dense).to_numpy(), np.zeros(len(dense), dtype=bool)
+    for position_digits in (0, POSITION_DIGITS):  # of a message, of an event of a bundle
+        where = np.flatnonzero(lengths == _NUMBER_DIGITS + (position_digits and position_digits + 1))
+        if not len(where):
+            continue
+        digits = dense.take(pa.array(where))
+        if position_digits:
+            digits = pc.replace_substring_regex(digits, r"\.([0-9]+)$", r"\1")
+        is_whole = pc.and_(
+            pc.equal(pc.binary_length(digits), _NUMBER_DIGITS + position_digits), pc.ascii_is_decimal(digits)
+        )
+        where, digits = where[is_whole.to_numpy(zero_copy_only=False)], digits.filter(is_whole)
+        if not len(where):
+            continue
+        high[where] = hashes(pc.utf8_slice_codeunits(digits, 0, _NUMBER_DIGITS - _LOW_DIGITS))
+        numbers = pc.utf8_slice_codeunits(digits, _NUMBER_DIGITS - _LOW_DIGITS).cast(pa.int64()).to_numpy()
+        low[where] = numbers * 10 ** (POSITION_DIGITS - position_digits)
+        is_number[where] = True
     if not is_number.all():
         high[~is_number] = hashes(dense.filter(pa.array(~is_number)))
     return low, high

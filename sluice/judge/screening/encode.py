@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sluice.history.events import CallOutcome, Kind, answer_detail
+from sluice.history.events import OTHER_GROUP, CallOutcome, Kind, answer_detail
 from sluice.judge.checker import Expectation
 from sluice.judge.reading.columns import NONE, Columns, Events
 
@@ -95,6 +95,7 @@ def encode_events(events: Events, expectation: Expectation) -> Columns:
         | is_received & (events.numbers("receive_count") != 1)
         | is_received & (events.is_known("sns_message_id") | events.is_known("sns_sequence_number"))
         | events.is_false("md5_ok")
+        | (is_published | is_received) & events.decode("detail", lambda detail: OTHER_GROUP in (detail or ""), bool)
     )
     queue_number = np.where(is_published, np.int16(0), queue_index)
     in_queue = events.hashes("sqs_message_id") ^ group ^ queue_number.astype(np.uint64) * _APART
@@ -125,6 +126,12 @@ def encode_events(events: Events, expectation: Expectation) -> Columns:
         "lease_seconds": np.where(is_received, _lease_seconds(events, expectation), -1).astype(np.int32),
         "is_alone": is_received & (events.numbers("max_number_of_messages") > 1) & has_one_message,
     }
+
+
+def has_message_id(rows: Columns) -> np.ndarray:
+    """Return of each row of a queue whether its SQS message id is known."""
+    found: np.ndarray = rows["instance"] != rows["group"] ^ rows["queue_index"].astype(np.uint64) * _APART
+    return found
 
 
 def drop_left_out(rows: Columns) -> Columns:

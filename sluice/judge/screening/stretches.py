@@ -27,7 +27,16 @@ from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group
 from sluice.judge.checker.rules.blocking import UNDERFILLED_MIN
 from sluice.judge.checker.standing import earliest_end_us
 from sluice.judge.reading.columns import NONE, Columns, Events, hash_numbers
-from sluice.judge.screening.encode import NO_IDX, NO_QUEUE_INDEX, OK, PUBLISHED, RECEIVED, drop_left_out, encode_events
+from sluice.judge.screening.encode import (
+    NO_IDX,
+    NO_QUEUE_INDEX,
+    OK,
+    PUBLISHED,
+    RECEIVED,
+    drop_left_out,
+    encode_events,
+    has_message_id,
+)
 from sluice.judge.screening.rollup import messages, queue_indexes
 from sluice.judge.screening.suspects import empty_answer_bits, mark_suspects
 from sluice.recorder.journal import events_of
@@ -126,9 +135,16 @@ def _last_published_before(rows: Columns, places: np.ndarray, is_suspect: np.nda
 
 
 def _has_shared_ids(rows: Columns, places: np.ndarray) -> bool:
-    """Return whether two messages have one receipt handle, or one SQS message id, in one queue."""
+    """Return whether two messages have one receipt handle, or one SQS message id, in one queue.
+
+    The events of a bundle have one handle. Then the SQS message id tells what was done with which of them.
+    """
     is_of_queue, has_handle = rows["queue_index"] != 0, rows["handle"] != 0
-    for name, has_id in (("handle", has_handle), ("instance", has_handle | (rows["kind"] == RECEIVED))):
+    is_nameless = is_of_queue & has_handle & ~has_message_id(rows)
+    for name, has_id in (
+        ("handle", has_handle & is_nameless.any()),
+        ("instance", has_handle | (rows["kind"] == RECEIVED)),
+    ):
         which = np.flatnonzero(is_of_queue & has_id)
         keys = hash_numbers(rows["queue_index"][which], rows[name][which])
         order = np.argsort(keys)

@@ -202,7 +202,7 @@ def _is_underfilled(of: _QueueMessages) -> np.ndarray:
     """Return whether the answer before had room for more, and this message had been there."""
     is_there = is_known(of["since_us"], of.before("invoked_us"))
     is_there &= of["since_us"] + ENQUEUED_WITHIN_US < of.before("invoked_us")
-    return of.is_second & of.before("is_alone") & is_there
+    return of.is_second & of.before("is_alone") & is_there & (of["call"] != of.before("call"))
 
 
 def _available_from_us(of: _QueueMessages, held_until_us: np.ndarray, expectation: Expectation) -> np.ndarray:

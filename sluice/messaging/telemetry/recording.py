@@ -63,7 +63,7 @@ class WorkerRecording(WorkerHooks):
             self._recorder.record_handled(
                 queue_url=self._queue_url,
                 body=message.body,
-                sqs_message_id=message.sqs_message_id,
+                sqs_message_id=message.dead_letter_id,
                 receive_count=message.receive_count,
                 begun_at_us=settled.begun_at_us,
                 is_parked=decision.action is Action.PARK,

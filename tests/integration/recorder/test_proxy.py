@@ -30,6 +30,8 @@ from sluice.history.events import HistoryEvent, Kind
 from sluice.judge.checker.verdict import PropertyStatus
 from sluice.judge.engine import open_in_memory
 from sluice.judge.recording import RecordedQueue, check
+from sluice.messaging.bundle import write_bundle
+from sluice.messaging.envelope import Envelope, any_event
 from sluice.recorder import record
 from sluice.recorder.proxy import AWS, RecordingProxy
 from tests.support.command_line import KEYS
@@ -109,6 +111,8 @@ def _trade(url: str) -> None:
         MessageDeduplicationId="s",
         MessageAttributes=attributes,
     )
+    bundle = write_bundle([Envelope(event=any_event(type="t", group="b", data=0), seq=n, epoch=1).body for n in (1, 2)])
+    sns.publish(TopicArn=topic_arn, Message=bundle, MessageGroupId="b", MessageDeduplicationId="b")
     with pytest.raises(ClientError, match="ReceiptHandleIsInvalid"):
         sqs.delete_message(QueueUrl=queue_url, ReceiptHandle="none")
     messages = sqs.receive_message(
@@ -148,6 +152,8 @@ def test_proxy_writes_what_the_recorder_in_the_process_writes(tmp_path: Path, mo
     inside, outside = (_comparable(read_recording(tmp_path / side / "run")) for side in ("inside", "outside"))
     assert outside == inside
     assert len({row["kind"] for row in outside}) == 9
+    of_bundle = [row["kind"] for row in outside if row["message_group_id"] == "b" and row["outcome"] == "ok"]
+    assert of_bundle == ["published"] * 2 + ["received"] * 2 + ["deleted"] * 2
 
 
 def test_queue_urls_lead_back_to_the_proxy_and_on_to_the_endpoint(tmp_path: Path) -> None:

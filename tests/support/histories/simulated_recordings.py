@@ -60,7 +60,7 @@ class Part:
         return rng.choice((*whole, *parts, cls(is_consumer_left_out=True), cls(is_torn=True)))
 
 
-class _LostAnswers:
+class LostAnswers:
     """While on, loses the answers of calls behind the simulator: the calls had their effects."""
 
     def __init__(self, *clients: Any) -> None:
@@ -79,7 +79,7 @@ class _Process:
 
     sns: Any
     sqs: Any
-    lost: _LostAnswers
+    lost: LostAnswers
 
 
 @cache
@@ -89,7 +89,7 @@ def _simulator_and_processes() -> tuple[Simulator, Sequence[_Process]]:
     processes = []
     for _ in range(3):
         sns, sqs = simulator.client("sns"), simulator.client("sqs")
-        processes.append(_Process(sns=sns, sqs=sqs, lost=_LostAnswers(sns, sqs)))
+        processes.append(_Process(sns=sns, sqs=sqs, lost=LostAnswers(sns, sqs)))
     return simulator, processes
 
 

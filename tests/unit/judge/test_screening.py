@@ -83,8 +83,11 @@ def test_numbered_texts_do_not_collide() -> None:
 @pytest.mark.parametrize(
     ("text", "low"),
     [
-        (_NUMBER, 123_456_789),
-        ("9" * 39, 999_999_999_999_999_999),
+        (_NUMBER, 1_234_567_890_000),
+        (f"{_NUMBER}.0007", 1_234_567_890_007),
+        (f"{_NUMBER}x0007", NONE),
+        (f"{_NUMBER}.007", NONE),
+        ("9" * 39, 999_999_999_999_990_000),
         ("0" * 39, 0),
         (_NUMBER[1:], NONE),
         (_NUMBER + "0", NONE),
@@ -95,7 +98,7 @@ def test_numbered_texts_do_not_collide() -> None:
     ],
 )
 def test_a_sequence_number_is_compared_by_its_last_digits(text: str | None, low: int) -> None:
-    """The last 18 digits become a number, the others a hash; a text without 39 digits is no number.
+    """The last 14 digits and the position in a bundle become a number, the others a hash; other texts have no number.
 
     Of several columns the first with a number counts.
     """
@@ -103,9 +106,9 @@ def test_a_sequence_number_is_compared_by_its_last_digits(text: str | None, low:
 
     lows, highs = events.sequence_numbers("one", "other")
 
-    assert lows.tolist() == [low, 123_456_789]
+    assert lows.tolist() == [low, 1_234_567_890_000]
     assert (highs[0] == 0) == (text is None)
-    assert (highs[0] == highs[1]) == (low != NONE and str(text).startswith(_NUMBER[:21]))
+    assert (highs[0] == highs[1]) == (low != NONE and str(text).startswith(_NUMBER[:25]))
 
 
 def test_the_hash_of_a_sequence_number_does_not_depend_on_its_neighbours() -> None:

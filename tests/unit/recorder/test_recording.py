@@ -17,11 +17,22 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from sluice.errors import ConfigError
-from sluice.history.events import Kind, is_sampled, recording_detail, stable_idx, unseen_detail
+from sluice.history.bundles import bundled_bodies
+from sluice.history.events import (
+    Kind,
+    detail_of,
+    is_sampled,
+    recording_detail,
+    short_hash,
+    stable_idx,
+    unseen_detail,
+)
 from sluice.judge.checker import Finding
 from sluice.judge.checker.verdict import PropertyStatus
 from sluice.judge.engine import open_in_memory
 from sluice.judge.recording import RecordedQueue, check
+from sluice.messaging.bundle import write_bundle
+from sluice.messaging.envelope import Envelope, Event
 from sluice.recorder import Recording, record
 from sluice.recorder.journal import events_of, read_journal
 from sluice.saboteurs import sabotage
@@ -68,6 +79,86 @@ def test_a_purge_is_recorded_before_its_call_and_at_its_answer(tmp_path: Path) -
     assert purge.outcome == "ok"
     assert purge.message_group_id is None
     assert purge.responded_at_us is not None
+
+
+_EVENTS = [Envelope(event=Event(type="t", group="ann", data=n, id=f"id-{n}"), seq=n, epoch=1).body for n in (1, 2)]
+
+
+def test_each_event_of_a_bundle_has_a_row_with_its_own_ids(tmp_path: Path) -> None:
+    """In a batch with a message of its own, the position is that among all events of the call."""
+    shop = OrderService()
+    sent = [("one", _EVENTS[0]), ("two", write_bundle(_EVENTS))]
+    with _record(shop, tmp_path / "bundles"):
+        shop.sns.publish_batch(
+            TopicArn=shop.topic_arn,
+            PublishBatchRequestEntries=[
+                {"Id": id_, "Message": body, "MessageGroupId": "ann", "MessageDeduplicationId": id_}
+                for id_, body in sent
+            ],
+        )
+        handles = shop.receive()
+        entries = [{"Id": str(number), "ReceiptHandle": handle} for number, handle in enumerate(handles)]
+        shop.sqs.delete_message_batch(QueueUrl=shop.url, Entries=entries)
+
+    published, received, deleted = (
+        [event for event in read_recording(tmp_path / "bundles") if event.kind == kind]
+        for kind in (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED)
+    )
+
+    ids = ["one", "id-1", "id-2"]
+    for events in (published, received, deleted):
+        assert [event.idx for event in events] == [*map(stable_idx, ids)]
+        assert [event.batch_position for event in events] == [0, 1, 2]
+        assert [event.outcome for event in events] == ["ok"] * 3
+    for events in (published, received):
+        assert [event.deduplication_id for event in events] == ["one", "two.0", "two.1"]
+        assert [event.body_hash for event in events] == [short_hash(_EVENTS[number]) for number in (0, 0, 1)]
+    alone, first, second = (event.sqs_message_id or "" for event in received)
+    assert second == f"{first.removesuffix('.0')}.1"
+    assert "." not in alone
+    assert [event.sqs_message_id for event in deleted] == [alone, first, second]
+    numbers = [event.sqs_sequence_number or "" for event in received]
+    assert numbers == sorted({*numbers})
+    assert len({event.receipt_handle_hash for event in received}) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"sluice":2,"events":[]}',
+        '{"sluice":2,"events":["a","b"]}',
+        '{"sluice":2,"events":[{"name":"a"},{"name":"b"}]}',
+        f'{{"sluice":2,"events":[{",".join(_EVENTS)}],"more":1}}',
+        f'{{"sluice":2,"events":[{",".join(_EVENTS)}',
+        f'{{"events":[{",".join(_EVENTS)}],"sluice":2}}',
+        f'{{"sluice":3,"events":[{",".join(_EVENTS)}]}}',
+        '{"sluice":2,"events":[' + "[" * 100_000,
+    ],
+)
+def test_a_body_that_only_looks_like_a_bundle_is_one_message(body: str) -> None:
+    assert bundled_bodies(body) == []
+
+
+def test_an_unreadable_event_of_a_bundle_is_an_event() -> None:
+    assert [event.body for event in bundled_bodies(write_bundle([_EVENTS[0], "7"]))] == [_EVENTS[0], "7"]
+
+
+def test_an_event_in_the_bundle_of_another_group_names_that_group(tmp_path: Path) -> None:
+    shop = OrderService()
+    with _record(shop, tmp_path / "mixed"):
+        shop.sns.publish(
+            TopicArn=shop.topic_arn,
+            Message=write_bundle(_EVENTS),
+            MessageGroupId="bob",
+            MessageDeduplicationId="b",
+        )
+        shop.receive()
+
+    mixed = [event for event in read_recording(tmp_path / "mixed") if event.kind in (Kind.PUBLISHED, Kind.RECEIVED)]
+
+    assert [(event.message_group_id, detail_of(event.detail)["bundle_group"]) for event in mixed] == [
+        ("ann", "bob")
+    ] * 4
 
 
 def test_a_message_has_the_same_idx_in_publish_receive_and_delete(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
+from sluice.history.bundles import part_position
 from sluice.history.events import HistoryEvent, answer_detail
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group, effective, invoked_us, responded_us
@@ -130,7 +131,11 @@ def _find_underfilled_batches(group: Group) -> Iterator[FoundViolation]:
     AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html (2026-11-20)
     """
     for queue in group.expectation.queues:
-        received = [event for event in group.received.get(queue, []) if not group.is_dead_lettered(queue, event.idx)]
+        received = [
+            event
+            for event in group.received.get(queue, [])
+            if part_position(event.sqs_message_id) == 0 and not group.is_dead_lettered(queue, event.idx)
+        ]
         underfilled = [
             (first, after)
             for first, after in pairwise(received)

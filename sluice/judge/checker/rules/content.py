@@ -1,8 +1,9 @@
 """G: a received message equals the published one."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
-from sluice.history.events import HistoryEvent
+from sluice.history.events import OTHER_GROUP, HistoryEvent, detail_of
 from sluice.judge.checker.group import Group, effective, number
 from sluice.judge.checker.rules import FoundViolation, rule
 
@@ -38,6 +39,7 @@ def _find_wrong_md5_sums(group: Group) -> Iterator[FoundViolation]:
 
 @rule("G3")
 def _find_lost_attributes(group: Group) -> Iterator[FoundViolation]:
+    yield from _find_mixed_bundles(group)
     for queue, event, published in _receives_with_publishes(group):
         dead = group.dead_letter(queue, event.idx)
         has_stayed = group.has_stayed(queue, event.idx, by=event) and (dead is None or group.is_before(event, dead))
@@ -52,6 +54,15 @@ def _find_lost_attributes(group: Group) -> Iterator[FoundViolation]:
         if changed:
             sentence = f"the received {' and '.join(changed)} are not the published ones"
             yield queue, [event.idx], sentence, [published[0], event]
+
+
+def _find_mixed_bundles(group: Group) -> Iterator[FoundViolation]:
+    published = (event for _, tries in sorted(group.publishes.items()) for event in tries)
+    received = (event for _, events in sorted(group.received.items()) for event in events)
+    for event in chain(published, received):
+        if event.detail is not None and OTHER_GROUP in (detail := detail_of(event.detail)):
+            sentence = f"it stands in a bundle of group {detail[OTHER_GROUP]}"
+            yield event.queue, [event.idx], sentence, [*group.publishes.get(event.idx or 0, [])[:1], event]
 
 
 @rule("G4")

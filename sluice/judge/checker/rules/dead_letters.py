@@ -62,11 +62,18 @@ def _stray_from(group: Group, dead_letter_queue: str, event: HistoryEvent) -> Hi
     return None if owners & set(found) else next(iter(found.values()), None)
 
 
+def _moved_letters_of(group: Group, queue: str) -> Iterator[tuple[int, HistoryEvent]]:
+    """Yield what `_dead_letters_of` yields without what the queue's consumer sent: SQS promises nothing of that."""
+    for idx, dead in _dead_letters_of(group, queue):
+        if not group.is_sent_by_consumer(queue, dead):
+            yield idx, dead
+
+
 @rule("F1")
 def _find_premature_dead_letters(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.dead_letter_queues:
         most = group.expectation.max_receive_count.get(queue)
-        for idx, dead in _dead_letters_of(group, queue):
+        for idx, dead in _moved_letters_of(group, queue):
             receives = group.receives(queue, idx)
             possible = len(receives) + group.expectation.lost_receives.get(queue, 0)
             # A recording may lack receives of other consumers; the count in the DLQ includes them (DLQ-07).
@@ -164,7 +171,7 @@ def _find_letters_in_wrong_dlq(group: Group) -> Iterator[FoundViolation]:
 @rule("F5")
 def _find_dead_letters_after_delete(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
-        for idx, dead in _dead_letters_of(group, queue):
+        for idx, dead in _moved_letters_of(group, queue):
             copies = max(len(group.ids.get((queue, idx), ())), windows_max(group, idx))
             if copies != 1 and dead.sqs_message_id is None:
                 continue  # another copy may be the dead one
@@ -200,7 +207,7 @@ def _change_in_dlq(group: Group, queue: str, dead: HistoryEvent, source: History
     attributes += [{source.attributes_hash}] if source is not None else []
     if dead.attributes_hash is not None and not all({dead.attributes_hash, None} & known for known in attributes):
         return "its attributes are others"
-    if source is None or dead.idx is None:
+    if source is None or dead.idx is None or group.is_sent_by_consumer(queue, dead):
         return None
     copies = windows_max(group, dead.idx, by=dead)
     by_then = [id_ for id_ in ids if not group.is_surely_before(dead, group.instances[queue, id_][0])]
@@ -223,7 +230,7 @@ def _find_reordered_dead_letters(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
         dead = {
             event.sqs_message_id: event
-            for _, event in _dead_letters_of(group, queue)
+            for _, event in _moved_letters_of(group, queue)
             if event.sqs_message_id is not None
         }
         for line in queue_lines(group, queue) if len(dead) > 1 else ():
@@ -404,7 +411,7 @@ def _returned_dead_letters(group: Group) -> Iterator[tuple[str, int, HistoryEven
     Other later receives are other copies: of a publish a window later, under another id, or to another place.
     """
     for queue in group.expectation.queues:
-        for idx, dead in _dead_letters_of(group, queue):
+        for idx, dead in _moved_letters_of(group, queue):
             for event in group.receives(queue, idx):
                 is_same = dead.sqs_message_id is not None and event.sqs_message_id == dead.sqs_message_id
                 if (is_same or _is_one_message(group, queue, idx, dead, event)) and group.is_before(dead, event):

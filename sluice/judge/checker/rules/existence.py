@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from sluice.history.bundles import message_number
 from sluice.history.events import CallOutcome, HistoryEvent
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group, effective, invoked_us, is_same_receive, responded_us
@@ -41,7 +42,7 @@ def missing(group: Group) -> Sequence[MissingMessage]:
 
 
 def _all_missing(group: Group) -> Iterator[MissingMessage]:
-    furthest = _last_received_of_lines(group)
+    furthest, bundles = _last_received_of_lines(group), _received_bundles(group)
     for idx in sorted(group.acked):
         expected = group.owed_queues(idx)
         absent = [
@@ -67,7 +68,7 @@ def _all_missing(group: Group) -> Iterator[MissingMessage]:
             for queue in absent
             if queue not in (*left_open, *drained)
             and group.is_proven(queue)
-            and any(group.is_ahead(idx, later) for later in furthest.get(queue, ()))
+            and _came_instead(group, idx, furthest[queue], bundles[queue]) is not None
         )
         yield MissingMessage(
             idx=idx,
@@ -101,6 +102,28 @@ def _last_received_of_lines(group: Group) -> Mapping[str, Sequence[int]]:
     return furthest
 
 
+def _received_bundles(group: Group) -> Mapping[str, Mapping[tuple[str | None, str], int]]:
+    """Return for each queue the bundles of which an event was received: place and number to that event."""
+    return {
+        queue: {
+            (group.acked[idx].queue, message_number(group.order[idx])): idx
+            for idx in group.first_received.get(queue, {})
+            if idx in group.order
+        }
+        for queue in group.expectation.queues
+    }
+
+
+def _came_instead(
+    group: Group, idx: int, furthest: Sequence[int], bundles: Mapping[tuple[str | None, str], int]
+) -> int | None:
+    """Return a received message that proves another lost: one behind it, or in its bundle. None if there is none."""
+    later = next((later for later in furthest if group.is_ahead(idx, later)), None)
+    if later is not None or idx not in group.order:
+        return later
+    return bundles.get((group.acked[idx].queue, message_number(group.order[idx])))
+
+
 def _is_excused(group: Group, queue: str, idx: int) -> bool:
     return any(
         invoked_us(publish) - group.around_bound_us <= fault.ended_at_us
@@ -121,13 +144,14 @@ def _find_lost_messages(group: Group) -> Iterator[FoundViolation]:
 
 @rule("A2")
 def _find_lost_prefixes(group: Group) -> Iterator[FoundViolation]:
-    furthest = _last_received_of_lines(group)
+    furthest, bundles = _last_received_of_lines(group), _received_bundles(group)
     for gap in missing(group):
         for queue in gap.overtaken:
-            first = group.first_received[queue]
-            later_idx = next(idx for idx in furthest[queue] if group.is_ahead(gap.idx, idx))
-            sentence = "the second message was received, the first, before it in the group, never was"
-            yield queue, [gap.idx, later_idx], sentence, [group.acked[gap.idx], first[later_idx]]
+            other = _came_instead(group, gap.idx, furthest[queue], bundles[queue])
+            where = "before it in the group" if group.is_ahead(gap.idx, other) else "in the same bundle"
+            sentence = f"the second message was received, the first, {where}, never was"
+            witness = [group.acked[gap.idx], *([group.first_received[queue][other]] if other is not None else [])]
+            yield queue, [gap.idx, other], sentence, witness
 
 
 @rule("A3")

@@ -1,0 +1,109 @@
+"""The events of a message. Each event of a bundle is recorded and judged as a message of its own.
+
+A bundle is the body `{"sluice": 2, "events": [event, …]}`, each event being what the body of its own message would be.
+The events of a bundle travel, are received and are deleted together. Whatever the judge expects of messages holds for
+them, if each has ids of its own: `<id>.<position>` for the message's SQS message id, SNS message id and deduplication
+id, `<number>.<position with four digits>` for its sequence number, from position 0. A sequence number with a position
+sorts, as text, behind the events in front of it, and before the next message.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.history.events import HistoryEvent, Kind
+
+EVENTS_MAX = 9_999
+"""A body with more events is taken for one message: the positions of sequence numbers have four digits."""
+POSITION_DIGITS = 4
+_BEGIN = re.compile(r'\s*\{\s*"sluice"\s*:\s*2\s*,\s*"events"\s*:\s*\[\s*')
+_BETWEEN, _END = re.compile(r"\s*,\s*"), re.compile(r"\s*\]\s*\}\s*")
+_DECODER = json.JSONDecoder()
+_OF_MESSAGES = (Kind.PUBLISHED, Kind.RECEIVED, Kind.HANDLED, Kind.PARKED)
+
+
+@dataclass(frozen=True, slots=True)
+class BundledBody:
+    """An event of a bundle.
+
+    Args:
+        body: its text, the body of its own message.
+        event_id: its id, which is the deduplication id of its own message; None if it states none.
+        message_group_id: its group; None if it states none.
+    """
+
+    body: str
+    event_id: str | None
+    message_group_id: str | None
+
+
+def bundled_bodies(body: str) -> list[BundledBody]:
+    """Return the events of a bundle in order; an empty list for any other body, which is one message.
+
+    A body with the two members of a bundle of which no element is an event is not a bundle, but another program's.
+    """
+    begun = _BEGIN.match(body)
+    if begun is None:
+        return []
+    found, is_sluice, position = list[BundledBody](), False, begun.end()
+    try:
+        while len(found) < EVENTS_MAX:
+            fields, end = _DECODER.raw_decode(body, position)
+            found.append(_bundled_body(body[position:end], fields))
+            is_sluice = is_sluice or (isinstance(fields, dict) and _is_event(fields))
+            between = _BETWEEN.match(body, end)
+            if between is None:
+                return found if is_sluice and _END.fullmatch(body, end) else []
+            position = between.end()
+    except (ValueError, RecursionError):
+        pass
+    return []
+
+
+def part_id(id_: str | None, position: int) -> str | None:
+    """Return the id of an event of a bundle: of a message's id, and the event's position in it."""
+    return None if id_ is None else f"{id_}.{position}"
+
+
+def part_position(id_: str | None) -> int:
+    """Return the position in its bundle of what has this id; 0 for what came alone."""
+    position = (id_ or "").rpartition(".")[2]
+    return int(position) if "." in (id_ or "") and position.isdecimal() else 0
+
+
+def whole_bundles(events: Iterable[HistoryEvent]) -> set[str]:
+    """Return the ids of bundles that some rows record as one message, and others as events.
+
+    The first were written by a recorder that does not know bundles. The id is a deduplication id or an SQS message id.
+    """
+    parted, whole = set[tuple[str, str]](), set[tuple[str, str]]()
+    for event in events:
+        is_part = "." in (event.sqs_message_id or event.sns_message_id or "")
+        for name, id_ in (("deduplication", event.deduplication_id), ("message", event.sqs_message_id)):
+            if id_ is not None and event.kind in _OF_MESSAGES:
+                (parted if is_part else whole).add((name, id_.rpartition(".")[0] if is_part else id_))
+    return {id_ for _, id_ in parted & whole}
+
+
+def part_number(number: str | None, position: int) -> str | None:
+    """Return the sequence number of an event of a bundle."""
+    return None if number is None else f"{number}.{position:0{POSITION_DIGITS}}"
+
+
+def message_number(number: str) -> str:
+    """Return the sequence number of the message in which something came, be it alone or in a bundle."""
+    return number.partition(".")[0]
+
+
+def _bundled_body(body: str, fields: Any) -> BundledBody:
+    known = fields if isinstance(fields, dict) else {}
+    id_, group = known.get("id"), known.get("group")
+    if id_ is None and "run" in known and "idx" in known:
+        id_ = f"{known['run']}.{known['idx']}"  # of a load test that sends without an outbox
+    return BundledBody(body, id_ if isinstance(id_, str) else None, group if isinstance(group, str) else None)
+
+
+def _is_event(fields: Mapping[str, Any]) -> bool:
+    return (fields.get("sluice") == 1 and "seq" in fields) or {"run", "group", "idx"} <= fields.keys()

@@ -1,0 +1,160 @@
+"""Bundles: each event is judged as a message of its own, which travels with the others of its bundle."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.history.events import HistoryEvent, Kind
+from sluice.judge import engine, recording
+from sluice.judge.checker.verdict import PropertyStatus, Verdict
+from sluice.judge.engine import JudgeEngine
+from sluice.judge.judge import RunFacts, judge
+from sluice.recorder.journal import events_of, read_journal
+from tests.support.histories.bundled_services import EXPECTATION, KNOWN, QUEUES, BundledService, live
+from tests.support.histories.recordings import engine_of
+
+
+def _check(folder: Path) -> Verdict:
+    read = engine.open_in_memory(folder)
+    assert read is not None, "no limit was given"
+    return recording.check(read, folder, KNOWN, "endpoint")[0]
+
+
+def _judge(read: JudgeEngine) -> Verdict:
+    return judge(read, RunFacts(expectation=EXPECTATION, target="endpoint", recorders={}))
+
+
+def _events(folder: Path) -> list[HistoryEvent]:
+    (journal,) = folder.iterdir()
+    return events_of(read_journal(journal))
+
+
+@pytest.mark.parametrize("first", range(0, 20, 10))
+def test_no_lawful_recording_with_bundles_is_invalid(first: int, tmp_path: Path) -> None:
+    """A message that nobody received yet is open; nothing else is."""
+    for seed in range(first, first + 10):
+        folder = tmp_path / str(seed)
+        live(folder, seed)
+
+        verdict = _check(folder)
+
+        assert verdict.violations == (), seed
+        assert all("not drained" in why or "nothing to judge" in why for why in verdict.unknowns), seed
+
+
+@pytest.mark.deep
+def test_no_lawful_recording_of_many_with_bundles_is_invalid(tmp_path: Path) -> None:
+    for seed in range(1_000, 2_000):
+        live(tmp_path / str(seed), seed)
+        assert _check(tmp_path / str(seed)).violations == (), seed
+
+
+@pytest.mark.parametrize(
+    ("saboteur", "anomaly"),
+    [
+        ("drop-bundled-events", "G3"),  # those behind it have other positions
+        ("lose-bundle-tails", "A2"),
+        ("swap-bundled-events", "C2"),
+        ("repeat-bundled-events", "B1"),
+        ("mix-bundles", "G3"),
+    ],
+)
+def test_a_bundle_that_was_changed_on_its_way_is_invalid(saboteur: str, anomaly: str, tmp_path: Path) -> None:
+    """The bundle is the last message of its group: nothing later shows what is missing."""
+    service = BundledService(tmp_path, saboteur_name=saboteur)
+    for group in "ab":
+        service.publish(service.events(group, 3))
+    service.work()
+    service.close()
+
+    verdict = _check(tmp_path)
+
+    assert anomaly in {violation.anomaly for violation in verdict.violations}
+    assert verdict.status is PropertyStatus.INVALID
+
+
+def _run(folder: Path, *, boundaries: Sequence[int] = (4,), handled: int = 4, acks_after: int = 4) -> Verdict:
+    """Return the verdict on a run in which a bundle of four has no answer, and is published again in these parts."""
+    service = BundledService(folder, is_planned=True)
+    events = service.events("a", 4)
+    service.publish(events, is_answered=False)
+    begin = 0
+    for count in boundaries:
+        service.publish(events[begin : begin + count])
+        begin += count
+    service.end()
+    for queue in QUEUES:
+        while messages := service.receive(queue):
+            for message in messages:
+                is_bundle = '"sluice":2' in message["Body"]
+                for position, event in enumerate(events if is_bundle else ()):
+                    if position == acks_after:
+                        service.delete(queue, [message])
+                    if position < handled:
+                        service.handle(queue, message, event, position)
+                if acks_after == len(events) or not is_bundle:
+                    service.delete(queue, [message])
+    service.close()
+    return _judge(engine_of(_events(folder)))
+
+
+def test_a_run_with_bundles_is_valid(tmp_path: Path) -> None:
+    verdict = _run(tmp_path)
+
+    assert verdict.violations == ()
+    assert verdict.status is PropertyStatus.VALID
+
+
+@pytest.mark.parametrize(
+    ("misdeed", "anomaly"),
+    [
+        ({"boundaries": (2, 2)}, "B1"),
+        ({"boundaries": (1, 3)}, "B1"),
+        ({"boundaries": (1, 1, 1, 1)}, "B1"),
+        ({"acks_after": 1}, "R4"),
+        ({"acks_after": 1, "handled": 1}, "R1"),
+        ({"handled": 3}, "R1"),
+    ],
+)
+def test_a_run_that_treats_events_of_a_bundle_apart_is_invalid(
+    misdeed: dict[str, Any], anomaly: str, tmp_path: Path
+) -> None:
+    """The producer splits a bundle at its retry, or the consumer deletes it before all of its events are handled."""
+    verdict = _run(tmp_path, **misdeed)
+
+    assert anomaly in {violation.anomaly for violation in verdict.violations}
+
+
+def _record_bundle(folder: Path) -> list[HistoryEvent]:
+    service = BundledService(folder)
+    service.publish(service.events("a", 3))
+    service.work()
+    service.close()
+    return _events(folder)
+
+
+@pytest.mark.parametrize("kind", [Kind.PUBLISHED, Kind.RECEIVED])
+def test_a_bundle_that_one_process_did_not_unpack_is_unknown(kind: Kind, tmp_path: Path) -> None:
+    """A recorder of an earlier version writes it as one message, without a number."""
+    whole = [
+        replace(
+            event,
+            idx=5,
+            batch_position=0,
+            deduplication_id=(event.deduplication_id or "").rpartition(".")[0],
+            sns_message_id=event.sns_message_id and event.sns_message_id.rpartition(".")[0],
+            sqs_message_id=event.sqs_message_id and event.sqs_message_id.rpartition(".")[0],
+        )
+        if event.kind == kind
+        else event
+        for event in _record_bundle(tmp_path)
+        if event.kind != kind or event.batch_position == 0
+    ]
+
+    verdict = recording.check(engine_of(whole), tmp_path, KNOWN, "endpoint")[0]
+
+    assert verdict.status is PropertyStatus.UNKNOWN
+    assert "is on record as one message by one process, and as its events by another" in str(verdict.unknowns)
