@@ -31,7 +31,7 @@ def pages() -> dict[Path, str]:
         stacks: fill(stacks.read_text(encoding="utf-8"), _parts()),
         outbox: fill(outbox.read_text(encoding="utf-8"), {"rights": _rights()}),
         measured: fill(measured.read_text("utf-8"), {name: of.markdown() for name, of in report.read_tables().items()}),
-        needs: fill(needs.read_text(encoding="utf-8"), {"capacity": _capacity()}),
+        needs: fill(needs.read_text(encoding="utf-8"), {"capacity": _capacity(), "bundles": _bundles()}),
         deploy: fill(
             deploy.read_text(encoding="utf-8"), {"changes": _table(guarded_changes.COLUMNS, guarded_changes.rows())}
         ),
@@ -78,6 +78,11 @@ def _parts() -> dict[str, str]:
 def _capacity() -> str:
     rates = [f"{rate:,}/s" for rate in capacity.RATES]
     return _table(("messages of 1 KiB", *rates, "measured, computed or documented"), capacity.rows())
+
+
+def _bundles() -> str:
+    sizes = [f"US dollars, events of {size // 1_024} KiB" for size in capacity.BUNDLED_BYTES]
+    return _table(("events a message", "requests of one group", *sizes), capacity.bundle_rows(), right=4)
 
 
 def _rights() -> str:

@@ -10,6 +10,7 @@ existing topic or queue is on its owner's bill, and not here.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil, inf
 
 from sluice.cost import prices
 from sluice.cost.prices import MONTH_HOURS, usd
@@ -27,7 +28,16 @@ from sluice.cost.runtimes import (
     tasks_for,
     tasks_needed,
 )
-from sluice.declaration import AutomaticRedrive, Consumer, Encryption, Environment, NewDatabase, NewNetwork, Topic
+from sluice.declaration import (
+    AutomaticRedrive,
+    Consumer,
+    Encryption,
+    Environment,
+    ExistingTopic,
+    NewDatabase,
+    NewNetwork,
+    Topic,
+)
 from sluice.declaration.alarms import alarms
 from sluice.declaration.fields.image import Architecture
 from sluice.declaration.fields.topics import RELAY_TASKS
@@ -60,12 +70,15 @@ class MonthlyMessages:
     """The messages of a month, from which the bill is computed.
 
     Args:
-        messages: how many are published to each topic, each once.
-        message_bytes: the size of one message, body and attributes together.
+        messages: how many are published to each topic, each once; where events travel in bundles, how many events.
+        message_bytes: the size of one message, or event, body and attributes together.
+        events_per_message: how many events a message has on average, on topics with bundles. None is unknown: a bundle
+            is what waits, one event at a low rate, and up to `bundle_events_max` at a high one.
     """
 
     messages: int
     message_bytes: int
+    events_per_message: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +106,8 @@ class Bill:
         services: the tasks of each consumer that runs as tasks.
         runtimes: what each consumer costs as tasks and on Lambda.
         vcpus_max: the vCPUs of all tasks together, when each service has max_tasks.
+        usd_with_full_bundles: the whole month if every message has as many events as it may, where it is not known how
+            many; the lines are then for one event a message. None: no topic has bundles, or the number is given.
     """
 
     lines: Mapping[str, float]
@@ -100,6 +115,7 @@ class Bill:
     services: tuple[ServiceCost, ...]
     runtimes: tuple[RuntimeCost, ...]
     vcpus_max: float
+    usd_with_full_bundles: float | None = None
 
     @property
     def usd(self) -> float:
@@ -119,6 +135,11 @@ class Bill:
 
 def bill(environment: Environment, volume: MonthlyMessages) -> Bill:
     """Return what an environment costs in a month in which each topic gets this volume of messages."""
+    with_full_bundles = None
+    if volume.events_per_message is None:
+        if any(topic.bundle_events_max > 1 for topic in environment.topics):
+            with_full_bundles = bill(environment, replace(volume, events_per_message=inf)).usd
+        volume = replace(volume, events_per_message=1)
     services = tuple(_service(consumer, volume) for consumer in _with_tasks(environment))
     lines = _lines(environment, volume, services)
     total = sum(lines.values())
@@ -138,7 +159,23 @@ def bill(environment: Environment, volume: MonthlyMessages) -> Bill:
         endpoints = lines["interface endpoints"] + lines["through the endpoints"]
         instead["NAT gateways, one a zone"] = total - endpoints + gateways + gigabytes * usd("NAT gateway, data")
     runtimes = tuple(runtime_cost(environment, consumer, volume.messages) for consumer in environment.consumers)
-    return Bill(lines=lines, instead=instead, services=services, runtimes=runtimes, vcpus_max=_vcpus_max(environment))
+    return Bill(
+        lines=lines,
+        instead=instead,
+        services=services,
+        runtimes=runtimes,
+        vcpus_max=_vcpus_max(environment),
+        usd_with_full_bundles=with_full_bundles,
+    )
+
+
+def _messages_for(environment: Environment, topic: Topic | ExistingTopic, volume: MonthlyMessages) -> MonthlyMessages:
+    """Return the messages that are sent for the events of a topic, and their size."""
+    most = prices.bundle_size(
+        topic.bundle_events_max, event_bytes=volume.message_bytes, message_bytes_max=environment.event_bytes_max
+    )
+    events = min(volume.events_per_message or 1, most)
+    return replace(volume, messages=ceil(volume.messages / events), message_bytes=ceil(volume.message_bytes * events))
 
 
 def _vcpus_max(environment: Environment) -> float:
@@ -152,19 +189,25 @@ def _lines(environment: Environment, volume: MonthlyMessages, services: tuple[Se
 
     Groups of lines that count alike come from helpers: SNS, tasks, functions, network, database, keys.
     """
-    topics = _own_topics(environment)
-    delivered = volume.messages * sum(len(environment.consumers_of(topic)) for topic in topics)
+    sent = {topic: _messages_for(environment, topic, volume) for topic in environment.topics}
+    fan_outs = [
+        prices.fan_out(
+            published=sent[topic].messages,
+            delivered=sent[topic].messages * len(environment.consumers_of(topic)),
+            message_bytes=sent[topic].message_bytes,
+        )
+        for topic in _own_topics(environment)
+    ]
     own_queues = [consumer for consumer in environment.consumers if consumer.queue is None]
     tasks = {service.consumer: service.tasks for service in services}
     return {
-        **prices.fan_out(
-            published=volume.messages * len(topics), delivered=delivered, message_bytes=volume.message_bytes
-        ),
+        **{name: sum(lines[name] for lines in fan_outs) for name in ("SNS publish", "SNS delivery")},
         "SQS send, receive, delete": sum(
             prices.queue_deliveries(
-                delivered=volume.messages, message_bytes=volume.message_bytes, is_fifo=consumer.fifo
+                delivered=sent[topic].messages, message_bytes=sent[topic].message_bytes, is_fifo=consumer.fifo
             )
             for consumer in own_queues
+            for topic in [environment.topic(consumer.topic)]
         ),
         "SQS long polls": sum(
             lane_polls_usd(consumer, tasks[consumer.name]) if consumer.runtime is None else mapping_polls_usd(consumer)
@@ -214,7 +257,11 @@ def _with_tasks(environment: Environment) -> list[Consumer]:
 def _functions(environment: Environment, volume: MonthlyMessages) -> float:
     """Return the price of all invocations of functions in a month; each message is counted as an invocation."""
     functions = [consumer for consumer in environment.consumers if consumer.runtime is not None]
-    return volume.messages * sum(function_message_usd(environment, consumer) for consumer in functions)
+    return sum(
+        volume.messages * function_message_usd(environment, consumer, volume.messages / sent.messages)
+        for consumer in functions
+        if (sent := _messages_for(environment, environment.topic(consumer.topic), volume)).messages
+    )
 
 
 def _relays(environment: Environment) -> int:

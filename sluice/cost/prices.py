@@ -27,6 +27,7 @@ class Price:
 MONTH_HOURS = 730
 _MILLION = 1_000_000
 _GIGABYTE = 1e9
+_DELETES_MAX = 10  # of DeleteMessageBatch
 REQUEST_BYTES = 65_536  # of SQS: what is larger counts as several requests
 PRICES = {
     "Fargate CPU": Price(usd=0.04048, unit="vCPU-hour, Linux on x86", source="Infracost ecs_service; press"),
@@ -82,7 +83,7 @@ def queue_request(*, is_fifo: bool) -> float:
     return usd(f"SQS {'FIFO' if is_fifo else 'standard'} request")
 
 
-def queue_deliveries(*, delivered: int, message_bytes: float, is_fifo: bool) -> float:
+def queue_deliveries(*, delivered: float, message_bytes: float, is_fifo: bool) -> float:
     """Return the price of one queue's messages, received one by one, in US dollars.
 
     Args:
@@ -93,7 +94,17 @@ def queue_deliveries(*, delivered: int, message_bytes: float, is_fifo: bool) -> 
     return delivered * (2 * requests(message_bytes) + 1) * queue_request(is_fifo=is_fifo)
 
 
-def fan_out(*, published: int, delivered: int, message_bytes: float) -> Mapping[str, float]:
+def bundle_size(events_max: int, *, event_bytes: float, message_bytes_max: int) -> float:
+    """Return how many events of a size a message has at most, for a declared number and the size of a message."""
+    return max(1, min(events_max, message_bytes_max // max(1, ceil(event_bytes))))
+
+
+def group_requests(events: int, *, events_per_message: float) -> float:
+    """Return the requests for events of one group: each message is published and received alone, and deleted by ten."""
+    return events / events_per_message * (1 + 1 + 1 / _DELETES_MAX)
+
+
+def fan_out(*, published: float, delivered: float, message_bytes: float) -> Mapping[str, float]:
     """Return the price of an SNS FIFO topic, in US dollars by line; each message of a batch counts.
 
     Args:

@@ -79,13 +79,13 @@ def task_hour_usd(cpu: int, memory_mib: int, architecture: Architecture) -> floa
     return (cpu * usd(f"Fargate CPU{suffix}") + memory_mib * usd(f"Fargate memory{suffix}")) / 1_024
 
 
-def function_message_usd(environment: Environment, consumer: Consumer) -> float:
-    """Return the price of handling one message on Lambda, in an invocation that has no other message."""
+def function_message_usd(environment: Environment, consumer: Consumer, events_per_message: float = 1) -> float:
+    """Return the price of handling one event on Lambda, in an invocation that has no other message."""
     function = consumer.runtime
     memory_mb = consumer.memory_mib if function is None else function.memory_mb
     is_arm = environment.architecture is Architecture.ARM64 or (function is not None and function.package is not None)
     second = memory_mb / 1_024 * usd(f"Lambda duration{' on ARM' if is_arm else ''}")
-    return consumer.processing_seconds * second + usd("Lambda request")
+    return consumer.processing_seconds * second + usd("Lambda request") / events_per_message
 
 
 def mapping_polls_usd(consumer: Consumer) -> float:

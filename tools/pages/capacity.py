@@ -15,6 +15,9 @@ from sluice.cost.prices import MONTH_HOURS, usd
 
 RATES = (1_000, 30_000, 700_000)
 """Messages a second: a busy service, a topic at its quota, a queue at its quota with calls of ten."""
+BUNDLES = (1, 2, 5, 10, 25, 50)
+BUNDLED_BYTES = (1_024, 10_240, 65_536)
+_MILLION = 1_000_000
 _REGION = "us-east-1"
 _MESSAGE_BYTES = 1_024
 _HANDLER_SECONDS = 0.05
@@ -76,6 +79,25 @@ def rows() -> Iterator[tuple[str, ...]]:
         yield (f"**{part}**", *("" for _ in RATES), "")
         for need in needs:
             yield (need.what, *(f"{need.amount(rate):,.{need.decimals}f}" for rate in RATES), need.source)
+
+
+def bundle_rows() -> Iterator[tuple[str, ...]]:
+    """Yield for each number of events in a message what a million events cost, by their size, and their requests."""
+    for events in BUNDLES:
+        requests = prices.group_requests(_MILLION, events_per_message=events)
+        dollars = (_million_usd(events, event_bytes) for event_bytes in BUNDLED_BYTES)
+        yield f"{events}", f"{requests / _MILLION:.3f} M", *(f"{usd:.2f}" if usd else "does not fit" for usd in dollars)
+
+
+def _million_usd(events: int, event_bytes: int) -> float | None:
+    """Return the price of a million events to one queue, in messages of so many; None if so many do not fit."""
+    message_bytes = events * event_bytes
+    if message_bytes > limits.MESSAGE_BYTES_MAX:
+        return None
+    count = _MILLION / events
+    topic = prices.fan_out(published=count, delivered=count, message_bytes=message_bytes)
+    queue = prices.queue_deliveries(delivered=count, message_bytes=message_bytes, is_fifo=True)
+    return sum(topic.values()) + queue
 
 
 def _needs_by_part(figures: Figures) -> dict[str, list[Need]]:

@@ -126,15 +126,29 @@ def _show(environment: Environment, *, as_json: bool) -> None:
 @click.option(
     "--size", "message_bytes", type=SIZE, default="1KiB", show_default=True, metavar="BYTES", help="Of a message: 2k."
 )
+@click.option(
+    "--events-per-message",
+    type=click.FloatRange(min=1),
+    metavar="N",
+    help="Events a bundle has on average, as measured; without it the cost is a range.",
+)
 @declaration_option
 @json_option
-def cost(name: str, messages_per_month: int, message_bytes: int, declaration: Path | None, as_json: bool) -> None:
+def cost(
+    name: str,
+    messages_per_month: int,
+    message_bytes: int,
+    events_per_message: float | None,
+    declaration: Path | None,
+    as_json: bool,
+) -> None:
     """Estimate what a month of ENV costs on AWS, line by line, the largest first, and what would cost less.
 
     It calls nothing. Consumers, tasks and handler times are those of environments.py: a message occupies a lane for
     processing_seconds, so N messages a second need N x processing_seconds lanes, between min_tasks and max_tasks. SQS
     counts a request for each 64 KiB of a message, SNS counts messages and gigabytes. Prices are the list prices of
-    us-east-1; other regions cost more or less. Without messages, it is what the environment costs idle.
+    us-east-1; other regions cost more or less. Without messages, it is what the environment costs idle. On a topic
+    with bundles messages are events: a bundle is what waits, so at a low rate it is one event.
 
     \b
     Examples:
@@ -148,7 +162,9 @@ def cost(name: str, messages_per_month: int, message_bytes: int, declaration: Pa
             f"--size is {message_bytes:,} bytes, allowed in {name} is at most {environment.event_bytes_max:,}, its"
             " event_bytes_max; lower it, or raise event_bytes_max"
         )
-    volume = MonthlyMessages(messages=messages_per_month, message_bytes=message_bytes)
+    volume = MonthlyMessages(
+        messages=messages_per_month, message_bytes=message_bytes, events_per_message=events_per_message
+    )
     monthly_bill = bill(environment, volume)
     if as_json:
         _print_json(environment, volume, monthly_bill)
@@ -184,6 +200,11 @@ def _print_bill(environment: Environment, volume: MonthlyMessages, monthly_bill:
         f" {volume.message_bytes:,} bytes; the most is {paid[0][1]}"
     )
     output.table(("line", "US dollars", "share"), rows)
+    if monthly_bill.usd_with_full_bundles is not None:
+        output.line(
+            f"that is with one event a message, as at a low rate; {monthly_bill.usd_with_full_bundles:,.2f} US dollars"
+            " if every bundle is full. Between the two it is unknown: measure, and say --events-per-message"
+        )
     if monthly_bill.services:
         tasks = ", ".join(f"{service.consumer} {service.tasks}" for service in monthly_bill.services)
         output.line(f"tasks, at an even rate: {tasks}")

@@ -15,7 +15,8 @@ import click
 
 from sluice.cli.options import json_option
 from sluice.cost.bill import MonthlyMessages, bill
-from sluice.declaration import RETRY_SECONDS_MAX, Consumer, Environment, load_declaration
+from sluice.cost.prices import bundle_size, group_requests
+from sluice.declaration import RETRY_SECONDS_MAX, Consumer, Environment, ExistingTopic, Topic, load_declaration
 from sluice.declaration.loading import Declaration
 from sluice.errors import ConfigError
 from sluice.terminal import output
@@ -181,7 +182,35 @@ def differences(before: Environment, after: Environment) -> Iterator[Difference]
             yield from _value_differences(
                 name, _behaviour(before, was[name], before, was[name]), _behaviour(after, now[name], before, was[name])
             )
+    yield from _bundle_differences(before, after)
     yield from _value_differences(before.name, _cost(before), _cost(after))
+
+
+def _bundle_differences(before: Environment, after: Environment) -> Iterator[Difference]:
+    """Yield the effects of another `bundle_events_max` of a topic on its groups, and on its consumers' queues."""
+    was = {topic.name: topic for topic in before.topics}
+    for topic in after.topics:
+        earlier = was.get(topic.name)
+        if earlier is None or earlier.bundle_events_max == topic.bundle_events_max:
+            continue
+        yield from _value_differences(topic.name, _bundles(before, earlier), _bundles(after, topic))
+        now = {consumer.name: consumer for consumer in after.consumers_of(topic)}
+        for consumer in before.consumers_of(earlier):
+            if consumer.name in now:
+                receives = before.max_receive_count(consumer), after.max_receive_count(now[consumer.name])
+                yield Difference(consumer.name, "maxReceiveCount", *map(str, receives))
+
+
+def _bundles(environment: Environment, topic: Topic | ExistingTopic) -> Mapping[str, str]:
+    """Return how events of a topic travel; how full a bundle is nobody knows, so its effect is a range."""
+    most = bundle_size(
+        topic.bundle_events_max, event_bytes=_MESSAGE_BYTES, message_bytes_max=environment.event_bytes_max
+    )
+    requests = [f"{group_requests(1_000_000, events_per_message=events):,.0f}" for events in (most, 1)]
+    return {
+        "events of a message, at most": f"{topic.bundle_events_max}",
+        "requests for a million events of one group": " to ".join(dict.fromkeys(requests)),
+    }
 
 
 def _fields(of: str, before: object, after: object, *, ignored: Sequence[str] = ()) -> Iterator[Difference]:
@@ -244,9 +273,13 @@ def _behaviour(
 def _cost(environment: Environment) -> Mapping[str, str]:
     """Return what a month costs, idle and with fifty million messages."""
     volumes = {"idle": 0, "50M messages of 1 KiB": 50_000_000}
-    return {
-        f"US dollars a month, {name}": (
-            f"{bill(environment, MonthlyMessages(messages=count, message_bytes=_MESSAGE_BYTES)).usd:,.2f}"
-        )
+    bills = {
+        name: bill(environment, MonthlyMessages(messages=count, message_bytes=_MESSAGE_BYTES))
         for name, count in volumes.items()
+    }
+    return {
+        f"US dollars a month, {name}": " to ".join(
+            dict.fromkeys(f"{usd:,.2f}" for usd in (made.usd_with_full_bundles, made.usd) if usd is not None)
+        )
+        for name, made in bills.items()
     }

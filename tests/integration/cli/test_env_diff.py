@@ -44,6 +44,20 @@ def test_a_consumer_that_comes_and_goes_is_named() -> None:
     assert float(found["day: task-hours"][1].replace(",", "")) > 1
 
 
+def test_savings_by_bundles_are_a_range() -> None:
+    prod = ENVIRONMENTS["prod"]
+    changed = replace(prod, topics=(replace(prod.topics[0], bundle_events_max=50),))
+
+    found = {(each.of, each.name): (each.before, each.after) for each in differences(prod, changed)}
+
+    topic = changed.topics[0].name
+    assert found[topic, "events of a message, at most"] == ("1", "50")
+    assert found[topic, "requests for a million events of one group"] == ("2,100,000", "42,000 to 2,100,000")
+    assert found["billing", "maxReceiveCount"] == ("5", "1000")
+    before, after = found["prod", "US dollars a month, 50M messages of 1 KiB"]
+    assert after.endswith(f" to {before}")
+
+
 def test_changed_fields_and_their_consequences_are_reported() -> None:
     prod = ENVIRONMENTS["prod"]
     billing = replace(prod.consumers[0], visibility_timeout_seconds=120, max_tasks=10)

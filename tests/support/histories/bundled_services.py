@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from sluice.history.events import END_TYPE
 from sluice.judge.checker import Expectation
 from sluice.judge.recording import RecordedQueue
-from sluice.messaging.bundle import Bundle, read_body, write_bundle
+from sluice.messaging.bundle import read_body, write_bundle
 from sluice.messaging.envelope import Envelope, Event, any_event
 from sluice.recorder import record
 from sluice.recorder.journal import Journal
@@ -212,11 +212,10 @@ def _send_dead_letter(service: BundledService, queue: str, message: TakenMessage
     """Send the last event of a held message to the DLQ, as a worker does that counts attempts itself."""
     if queue not in QUEUES or '"Notification"' in message["Body"]:
         return
-    content, id_ = read_body(message["Body"]), message["MessageId"]
-    body = content.events[-1].body if isinstance(content, Bundle) else message["Body"]
+    events, id_ = read_body(message["Body"]), message["MessageId"]
     service.sqs.send_message(
         QueueUrl=service.urls[f"dead-{queue}"],
-        MessageBody=body,
+        MessageBody=events[-1].body,
         MessageGroupId=message["Attributes"]["MessageGroupId"],
-        MessageDeduplicationId=f"{id_}.{len(content.events) - 1}" if isinstance(content, Bundle) else id_,
+        MessageDeduplicationId=id_ if len(events) == 1 else f"{id_}.{len(events) - 1}",
     )

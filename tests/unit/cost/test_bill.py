@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.cost.bill import Bill, MonthlyMessages, bill
-from sluice.cost.prices import fan_out, queue_deliveries, requests
+from sluice.cost.prices import fan_out, group_requests, queue_deliveries, requests
 from sluice.cost.runtimes import runtime_cost
 from sluice.declaration import (
     AutomaticRedrive,
@@ -24,6 +24,7 @@ from sluice.declaration import (
     Lambda,
     NewDatabase,
     NewNetwork,
+    Topic,
 )
 from sluice.declaration.fields.image import Architecture
 
@@ -94,6 +95,56 @@ def test_a_month_of_fifty_million_messages_by_hand() -> None:
         "KMS keys and their requests": 3.32,  # 3 x 1.00 + 4 x 3 x 8,760 x 0.03 / 10,000
     }
     assert made.usd == pytest.approx(247.57, abs=0.02)
+
+
+_FIFTY = replace(ONE, topics=(Topic(bundle_events_max=50),))
+_THOUSANDS = MonthlyMessages(messages=50_000_000, message_bytes=1_000)
+
+
+def test_a_month_of_bundles_of_fifty_by_hand() -> None:
+    """A million messages of 50,000 bytes, each less than 64 KiB: 3 requests of SQS for each, and the same data."""
+    alone, made = bill(ONE, _THOUSANDS), bill(_FIFTY, replace(_THOUSANDS, events_per_message=50))
+
+    less = {name: round(usd, 2) for name, usd in made.lines.items() if usd != alone.lines[name]}
+    assert less == {
+        "SNS publish": 1.15,  # 1 x 0.30 + 50 GB x 0.017
+        "SNS delivery": 0.06,  # 1 x 0.01 + 50 GB x 0.001
+        "SQS send, receive, delete": 1.50,  # 3 x 1 x 0.50
+    }
+    assert made.usd_with_full_bundles is None
+
+
+def test_the_cost_of_bundles_of_unknown_size_is_a_range() -> None:
+    alone, made = bill(ONE, _THOUSANDS), bill(_FIFTY, _THOUSANDS)
+
+    assert made.lines == alone.lines
+    assert made.usd_with_full_bundles == bill(_FIFTY, replace(_THOUSANDS, events_per_message=50)).usd
+    assert alone.usd_with_full_bundles is None
+
+
+@pytest.mark.parametrize(("event_bytes", "events"), [(1, 50), (5_000, 50), (5_243, 49), (200_000, 1)])
+def test_a_bundle_holds_no_more_events_than_a_message_may_have_bytes(event_bytes: int, events: int) -> None:
+    """Of 262,144 bytes, by default."""
+    volume = MonthlyMessages(messages=50_000_000, message_bytes=event_bytes)
+
+    assert bill(_FIFTY, volume).usd_with_full_bundles == bill(_FIFTY, replace(volume, events_per_message=events)).usd
+
+
+def test_bundles_of_a_function_are_invoked_together() -> None:
+    """Handlers take their time for each event; the invocation, 0.20 for a million, is divided."""
+    consumer = Consumer(name="f", handlers="shop.billing", runtime=Lambda(batch_size=1), processing_seconds=0.1)
+    alone, made = (
+        bill(replace(_FIFTY, consumers=(consumer,)), replace(_THOUSANDS, events_per_message=events))
+        for events in (1, 10)
+    )
+
+    assert alone.lines["Lambda"] - made.lines["Lambda"] == pytest.approx(9.0)  # 0.9 x 50 x 0.20
+
+
+def test_requests_of_a_hot_group_by_hand() -> None:
+    """A publish and a receive for each message, and a delete for ten."""
+    assert group_requests(1_000_000, events_per_message=1) == pytest.approx(2_100_000)
+    assert group_requests(1_000_000, events_per_message=21) == pytest.approx(100_000)
 
 
 def test_alternatives_to_a_declaration_by_hand() -> None:
