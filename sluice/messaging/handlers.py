@@ -149,7 +149,7 @@ type TypedHandler[D] = (
     Callable[[Session, D, Context], Outcome | Awaitable[Outcome | None] | None]
     | Callable[[AsyncSession, D, Context], Awaitable[Outcome | None]]
 )
-"""The same, of data as the class that it reads."""
+"""A handler that gets the event's data as an instance of a class, in place of the event."""
 
 
 @overload
@@ -178,7 +178,7 @@ def handler(*types: Any) -> Callable[[Any], Any]:
 
 
 def _type_and_model(given: object) -> tuple[str, type | None]:
-    """Return a type of event, and the class that its handler reads."""
+    """Return (type of event, class of its data or None) for an argument of `handler`."""
     if isinstance(given, str) and given:
         return given, None
     if not isinstance(given, type):
@@ -210,12 +210,12 @@ def _require_types_of_events(types: Iterable[str]) -> None:
 
 
 class Handlers:
-    """The handlers of one consumer, which passes over events that are not for it.
+    """The handlers of one consumer. Events for other consumers are passed over: counted, and not handled.
 
     Args:
-        by_type: handler by type, `*` for every type without a handler of its own.
-        types: the types that the consumer handles; None if it declares none.
-        elsewhere: types that other consumers of its topic declare.
+        by_type: type of event -> handler; `*` for every type without a handler of its own.
+        types: the types that the consumer declares; None if it declares none.
+        elsewhere: the types that other consumers of the topic declare.
     """
 
     def __init__(
@@ -287,13 +287,13 @@ class Handlers:
         return cls.of(module)
 
     def find(self, type_: str) -> Handler | None:
-        """Return the handler of a type of event, or None. For a type that is passed over, the handler does nothing."""
+        """Return the handler of a type of event; None without one. If it is passed over, one that does nothing."""
         if type_.startswith(RESERVED) or self.passes_over(type_):
             return _nothing
         return self._by_type.get(type_, self._by_type.get(ANY))
 
     def passes_over(self, type_: str) -> bool:
-        """Return whether events of a type are not for this consumer: they are counted, and no handler is called."""
+        """Return whether events of a type are for other consumers: they are counted, and no handler is called."""
         if type_.startswith(RESERVED):
             return False
         if self._types is not None:
@@ -311,14 +311,14 @@ class Handlers:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the types that the consumer handles and that are named; `*` is left out."""
+        """Return the types that the consumer declares, or else those of its handlers without `*`."""
         return frozenset(self._by_type.keys() - {ANY}) if self._types is None else self._types
 
     def describe(self, known: Iterable[str] = ()) -> str | None:
-        """Return in words which types go to the DLQ, and why; None if no type does.
+        """Return a sentence on the types that have no handler and so go to the DLQ; None if there are none.
 
         Args:
-            known: the types that are published.
+            known: the types that the topic's consumers name, which the sentence lists.
         """
         if ANY in self._by_type:
             return None
@@ -366,6 +366,15 @@ def _types_of_others(consumer: Consumer, environment: Environment | None) -> Ite
 
 
 def _by_type(name: str, values: Iterable[object]) -> dict[str, Handler]:
+    """Return type of event -> handler for the marked functions among a module's values.
+
+    Args:
+        name: the module's name, for errors.
+        values: functions and other values of the module.
+
+    Raises:
+        ConfigError: no function is marked, one cannot be called as a handler, or two are for one type.
+    """
     found: dict[str, Handler] = {}
     for function in values:
         for type_ in inspect.getattr_static(function, _MARK, ()):
@@ -387,9 +396,9 @@ def _by_type(name: str, values: Iterable[object]) -> dict[str, Handler]:
 
 
 def _with_data_read(function: Handler, model: type | None) -> Handler:
-    """Return a handler that reads the data as a class before it calls `function`.
+    """Return a handler that calls `function` with the event's data as an instance of `model`.
 
-    `function` itself if there is no class.
+    Without a model, return `function` itself.
 
     Raises:
         ConfigError: pydantic cannot read the class.
@@ -455,5 +464,5 @@ def _first_annotation(function: object) -> object:
 
 
 def _nothing(_: Session, __: Event, ___: Context) -> Outcome:
-    """Do nothing: a tombstone, or an end marker, is only a number that is accounted for."""
+    """Do nothing: an event without data, or for other consumers, only has a number that is counted."""
     return Ack()

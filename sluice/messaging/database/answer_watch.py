@@ -25,12 +25,12 @@ _PAUSE_SECONDS_MAX = 1.0
 
 
 class AnswerWatch:
-    """Knows since when each connection waits for an answer, and closes a connection that waits too long.
+    """Closes a connection on which the server's answer takes too long.
 
     Any number of threads call it. It has a thread of its own while any connection is in use.
 
     Args:
-        seconds: how long an answer is waited for. A tenth of it may pass before the watch notices, at most a second.
+        seconds: the longest time for an answer. The watch notices up to a tenth of it later, at most a second later.
     """
 
     def __init__(self, seconds: float, clock: Clock) -> None:
@@ -61,7 +61,7 @@ class AnswerWatch:
             self._waiting_since.pop(connection, None)
 
     def look(self) -> bool:
-        """Close connections that wait too long; return whether any is in use."""
+        """Close the connections whose answers take too long; return whether any connection is in use."""
         with self._lock:
             latest = self._clock.monotonic() - self._seconds
             late = [connection for connection, since in list(self._waiting_since.items()) if since <= latest]

@@ -44,7 +44,7 @@ class _HandlerSession(AsyncSession):
         return await super().run_sync(lambda session: session.execute(statement, **arguments))
 
     async def stream(self, statement: Any, params: Any = None, **named: Any) -> AsyncResult[Any]:
-        """Execute a statement, and return its rows, which have all been received."""
+        """Execute a statement, and return its rows; all of them are received before the first is returned."""
         return AsyncResult(await self.execute(statement, params, **named))
 
     async def run_sync[T](self, fn: Callable[..., T], *arguments: Any, **named: Any) -> T:

@@ -23,7 +23,14 @@ _PAGE = 500
 
 
 def audit_table(name: str, metadata: MetaData, *, owner: str, seq: str) -> Table:
-    """Return the table that records operators' actions."""
+    """Return the table that records operators' actions.
+
+    Args:
+        name: of the table.
+        metadata: the metadata that the table belongs to.
+        owner: the name of the column for the topic or the consumer.
+        seq: the name of the column for the number of a message in its group.
+    """
     return Table(
         name,
         metadata,
@@ -68,7 +75,7 @@ class Operator:
         place: Mapping[str, str | int | None],
         detail: Mapping[str, Any],
     ) -> None:
-        """Record an action: its place, and the data that the action would lose."""
+        """Insert an action's row: the columns of its place, and as JSON the data that the action deletes."""
         row = {
             "at_us": engines.now_us(connection, self.clock),
             "actor": self.actor,
@@ -88,9 +95,15 @@ def acts(
     most: int,
     before_id: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the last `most` actions, newest first; with `before_id` those before the action of that id.
+    """Return the rows of the last actions, newest first.
 
-    The type of an action is that of its message; its reason is the error with which the message had failed before.
+    Args:
+        connection: to the database of the audit.
+        owner: the audit table's column for the topic or the consumer.
+        name: the topic's or the consumer's name.
+        choice: by the type of the action's message, and by the error with which the message had failed.
+        most: the number of rows at most.
+        before_id: only rows with a smaller id; None begins with the newest.
     """
     table = owner.table
     here = (owner == name, choice.in_groups(table.c.group_id), choice.is_since(table.c.at_us))
@@ -105,7 +118,7 @@ def acts(
 
 
 def _is_chosen(detail: str | None, choice: RowChoice) -> bool:
-    """Return whether an action is shown, by the data of its message in the audit."""
+    """Return whether an action is chosen, by the type and the error of its message in `detail`, which is JSON."""
     if not choice.types and choice.died_of is None:
         return True
     kept = json.loads(detail or "{}")

@@ -46,19 +46,19 @@ class RowChoice:
         return reason is not None and re.search(pattern, reason, re.IGNORECASE | re.DOTALL) is not None
 
     def matches_instant(self, at_us: int) -> bool:
-        """Return whether a row of that instant is shown."""
+        """Return whether a row of that instant, in microseconds UTC, is chosen."""
         return self.since_us is None or at_us >= self.since_us
 
     def in_groups(self, column: ColumnElement[str]) -> ColumnElement[bool]:
-        """Return the same about groups as a condition of SQL."""
+        """Return the SQL condition under which a row's group is chosen."""
         return column.in_(sorted(self.groups)) if self.groups else true()
 
     def is_since(self, column: ColumnElement[int]) -> ColumnElement[bool]:
-        """Return the same about instants as a condition of SQL."""
+        """Return the SQL condition under which a row's instant, in microseconds UTC, is chosen."""
         return true() if self.since_us is None else column >= self.since_us
 
     def of_reason(self, column: ColumnElement[str]) -> ColumnElement[bool]:
-        """Return the same about reasons as a condition of SQL."""
+        """Return the SQL condition under which a row's reason is chosen."""
         if self.died_of is None:
             return true()
         parts = [re.sub(r"([%_\\])", r"\\\1", part) for part in self.died_of.split(ANYTHING)]

@@ -1,17 +1,17 @@
 """Connections of outbox and inbox: how they are opened, how long they wait, and how they return to their pool.
 
-This module alone decides the state of a connection that a handler gets: that of a new one. After a handler, a
-connection returns in the state of a new one, or is closed.
+A handler always gets a connection in the state of a new one. After a handler, a connection returns to its pool in the
+state of a new one, or is closed.
 - Postgres: together with COMMIT, or with the ROLLBACK before its return, `HookedConnection` sends in one string the
-statements that make the session new (`_AS_NEW`). The driver's state is compared with the initial one when the
+statements that make the session new (`_RESET`). The driver's state is compared with the initial one when the
 connection is taken again: factories, adapters, handlers of notices, pipeline, and further references to it. Behind a
 pooler, the string is executed by the server's connection that had the transaction.
 - SQLite: the connection is closed and a new one opened, unless `SqliteConnection` has seen that its handler changed
 rows only. SQLite's counters continue: `total_changes()`, and `last_insert_rowid()` until the next insert. A database in
 memory would be lost by a close: its connection stays as its handlers leave it.
-- An engine of the user's: the connection is closed.
+- An engine that the user made: the connection is closed.
 
-A connection that a handler, or a thread it started, takes from the worker's pool returns in the same way.
+A connection that a handler, or a thread of the handler, takes from the worker's pool itself returns in the same way.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ _POSTGRES: dict[str, Any] = {
 # time, and with RESET ROLE, for a role that a login role has by ALTER ROLE.
 # https://www.postgresql.org/docs/18/sql-discard.html,
 # https://www.postgresql.org/docs/18/protocol-flow.html#PROTOCOL-FLOW-MULTI-STATEMENT (read 2026-11-26)
-_AS_NEW = "; ".join(
+_RESET = "; ".join(
     (
         *("CLOSE ALL", "RESET SESSION AUTHORIZATION", "RESET ROLE", "RESET ALL", "DEALLOCATE ALL", "UNLISTEN *"),
         *("SELECT pg_catalog.pg_advisory_unlock_all()", "DISCARD TEMP", "DISCARD SEQUENCES"),
@@ -79,12 +79,12 @@ _AS_NEW = "; ".join(
 _SEED_BYTES = 6
 
 
-def _as_new() -> str:
-    """Return the statements that make a session new; `random()` begins anew, or a handler's `setseed` would repeat it.
+def _reset_statements() -> str:
+    """Return the statements that reset a session of Postgres, with a new seed for `random()`.
 
     https://www.postgresql.org/docs/18/functions-math.html#FUNCTIONS-MATH-RANDOM-TABLE (read 2026-11-27)
     """
-    return f"{_AS_NEW}; SET seed = {int.from_bytes(os.urandom(_SEED_BYTES)) / 2 ** (8 * _SEED_BYTES - 1) - 1:.15f}"
+    return f"{_RESET}; SET seed = {int.from_bytes(os.urandom(_SEED_BYTES)) / 2 ** (8 * _SEED_BYTES - 1) - 1:.15f}"
 
 
 # What listeners of the engine set when they opened the connection, RESET would take away, and nothing brings back. Two
@@ -117,7 +117,7 @@ _CHANGES_OF_SQLITE = {
 
 
 class _Types(TypesRegistry):
-    """Types of a connection, which count what is registered."""
+    """psycopg's types of a connection, with the count of registrations."""
 
     changes = 0
 
@@ -127,7 +127,7 @@ class _Types(TypesRegistry):
 
 
 class _Adapters(AdaptersMap):
-    """Adapters of a connection, which count what is registered."""
+    """psycopg's adapters of a connection, with the count of registrations, those of types included."""
 
     def __init__(self, template: AdaptersMap) -> None:
         super().__init__(template)
@@ -148,18 +148,18 @@ class _Adapters(AdaptersMap):
 
 
 class HookedConnection(psycopg.Connection[Any]):
-    """A connection to Postgres that a handler may use, and that is as new afterwards, or reports that it is not.
+    """A connection to Postgres that a handler may use: it is reset afterwards, or reports that it could not be.
 
     While it is lent to a handler, it commits only if `before_commit` is set. After the end of the handler's transaction
-    it executes nothing more, and after `keep_to_this_thread` nothing of another thread.
+    it executes nothing more, and after `keep_to_this_thread` nothing for another thread.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._own_lock = self.lock
         self.before_commit: Callable[[], None] | None = None
-        """Called once, by the next commit, as the last thing of a transaction, after every listener of SQLAlchemy; what
-        it raises is raised instead. A rollback forgets it."""
+        """Called once, by the next commit, after every listener of SQLAlchemy. If it raises, the commit raises that and
+        does not commit. A rollback forgets it."""
         self._is_lent = self._has_ended = self._has_ended_itself = False
         self._is_first = self._is_resettable = True
         self._is_borrowed = self._is_new = self._is_pooled = False
@@ -168,11 +168,11 @@ class HookedConnection(psycopg.Connection[Any]):
         self._opened: tuple[Any, ...] | None = None
         self._watched: _Adapters | None = None
         self.note_question: Callable[[HookedConnection], None] | None = None
-        """Called before each message to the server, because somebody waits for its answer."""
+        """Called with this connection before each message to the server, for which an answer is awaited."""
 
     @property
     def adapters(self) -> _Adapters:
-        """Return the adapters of this connection: copied when first asked for, as psycopg gives it its context last."""
+        """Return the adapters of this connection, which count registrations; copied at the first access."""
         if self._watched is None:
             self._watched = _Adapters(super().adapters)
         return self._watched
@@ -186,14 +186,14 @@ class HookedConnection(psycopg.Connection[Any]):
     def borrow(self) -> None:
         """Note that code other than the worker takes the connection from the pool, for transactions of its own."""
         if self._is_first:
-            self._note_what_it_was_opened_with()
+            self._note_initial_settings()
             super().rollback()
         self._is_borrowed, self._is_new = True, False
 
     def lend(self) -> None:
         """Note that a handler is about to get the connection, in a transaction."""
         if self._is_first:
-            self._note_what_it_was_opened_with()
+            self._note_initial_settings()
         self._is_lent = self._is_borrowed = True
         self._has_ended = self._has_ended_itself = False
 
@@ -202,7 +202,7 @@ class HookedConnection(psycopg.Connection[Any]):
         self._thread = threading.get_ident()
 
     def require_lent(self) -> None:
-        """Return if the handler's transaction is still open and no call is under way in it.
+        """Raise unless the handler's transaction is still open and no call is under way in it.
 
         Raises:
             psycopg.ProgrammingError: the transaction has ended, or the handler left a pipeline, a COPY or a running
@@ -225,10 +225,9 @@ class HookedConnection(psycopg.Connection[Any]):
         return None if value is None else int(value)
 
     def begin(self, idle_seconds: float) -> None:
-        """Begin a transaction, unless one is open, in one round trip with its limit.
+        """Begin a transaction, unless one is open, which Postgres ends if no statement arrives for `idle_seconds`.
 
-        Postgres ends it if no statement arrives for `idle_seconds`. The setting applies to the transaction only,
-        because sessions are shared behind a pooler.
+        The limit applies to this transaction only, because sessions are shared behind a pooler.
         """
         if self.pgconn.transaction_status != TransactionStatus.IDLE or self.autocommit or self._has_ended:
             return
@@ -242,7 +241,7 @@ class HookedConnection(psycopg.Connection[Any]):
             self.pgconn.exec_(f"BEGIN; {limit}".encode())  # if it fails, the next statement fails too
 
     def commit(self) -> None:
-        """Call `before_commit`, then commit; with a handler's transaction, make the session new.
+        """Call `before_commit`, then commit; reset the session if a handler had the connection.
 
         Raises:
             psycopg.ProgrammingError: the connection is lent, and the caller is not the worker.
@@ -296,12 +295,12 @@ class HookedConnection(psycopg.Connection[Any]):
 
     @property
     def prepare_threshold(self) -> int | None:
-        """Set the threshold, and note the change: psycopg keeps names of statements that the server then forgets."""
+        """Return after how many executions psycopg prepares a statement; None for never."""
         return super().prepare_threshold
 
     @prepare_threshold.setter
     def prepare_threshold(self, value: int | None) -> None:
-        """Set it; psycopg keeps the names of what it has prepared meanwhile, which the server then forgets."""
+        """Set the threshold, and note the change: psycopg would use prepared statements that a reset has removed."""
         self._changes += 1
         psycopg.Connection.prepare_threshold.__set__(self, value)  # type: ignore[attr-defined]
 
@@ -332,7 +331,7 @@ class HookedConnection(psycopg.Connection[Any]):
         return super().wait(gen, *arguments, **named)
 
     def give_back(self) -> bool:
-        """Roll back, and make the session new if a handler had it; return whether that could be done."""
+        """Roll back, and reset the session if a handler had it; return False if it could not be reset."""
         if self._is_borrowed and not self._is_new:
             if self.interrupt():
                 return False
@@ -354,9 +353,9 @@ class HookedConnection(psycopg.Connection[Any]):
         return True
 
     def is_as_new(self) -> bool:
-        """Return whether the connection, taken from its pool, has the state of a new one.
+        """Return whether the connection, taken from its pool, has the state of a new one, and nobody else has it.
 
-        Cursors, and variables of threads, count as references: there may be no more than when it was opened.
+        Somebody has it if there are more references to it than when it was opened: a cursor, or a thread's variable.
         """
         count = sys.getrefcount(self) + sys.getrefcount(self.pgconn)
         self._is_pooled = False
@@ -371,7 +370,8 @@ class HookedConnection(psycopg.Connection[Any]):
             self.isolation_level = self._opened[1]
         return self._state() == self._opened
 
-    def _note_what_it_was_opened_with(self) -> None:
+    def _note_initial_settings(self) -> None:
+        """Note whether a reset restores the settings that the engine's listeners made; warn if it does not."""
         cursor, rows = psycopg.Cursor(self, row_factory=tuple_row), list[Any]()
         cursor.execute(_OPENED_WITH, prepare=False)
         while cursor.nextset():
@@ -386,7 +386,7 @@ class HookedConnection(psycopg.Connection[Any]):
             )
 
     def _state(self) -> tuple[Any, ...]:
-        """Return the state of the driver, without the server's session."""
+        """Return the values that a handler may change on the driver's side of the connection."""
         return (
             *(self.autocommit, self.isolation_level, self.read_only, self.deferrable),
             *(self.row_factory, self.cursor_factory, self.server_cursor_factory),
@@ -411,7 +411,7 @@ class HookedConnection(psycopg.Connection[Any]):
             self._has_ended = self._has_ended_itself = True
 
     def _end(self, command: str) -> None:
-        """End the transaction, and make the session new, in one round trip.
+        """End the transaction by COMMIT or ROLLBACK, and reset the session, in one round trip.
 
         Raises:
             psycopg.Error: the server refused or did not answer, or another thread uses the connection.
@@ -424,7 +424,9 @@ class HookedConnection(psycopg.Connection[Any]):
             self.pgconn.transaction_status == TransactionStatus.IDLE
         )  # the server logs a warning of a ROLLBACK then
         with self.lock:  # without a cursor, which takes as long again
-            answer = self.pgconn.exec_((_as_new() if is_idle else f"{command}; {_as_new()}").encode())
+            answer = self.pgconn.exec_(
+                (_reset_statements() if is_idle else f"{command}; {_reset_statements()}").encode()
+            )
         if answer.status != ExecStatus.COMMAND_OK:
             if self.closed:
                 raise psycopg.OperationalError(f"the connection was lost: {answer.get_error_message()}")
@@ -433,7 +435,7 @@ class HookedConnection(psycopg.Connection[Any]):
 
 
 class SqliteCursor(sqlite3.Cursor):
-    """A cursor that refuses to be used by two threads at once, or after its connection was kept to one thread."""
+    """A cursor that executes for one thread at a time; after `keep_to_this_thread` it refuses the other threads."""
 
     connection: "SqliteConnection"
 
@@ -483,16 +485,16 @@ class _SqliteWatch:
 class SqliteConnection(sqlite3.Connection):
     """A connection to SQLite that a handler may use; threads that the handler leaves behind cannot use it.
 
-    While a handler has it, its authorizer is the worker's. One thread at a time uses it: setting an authorizer while
-    another thread waits in one is a deadlock, and closing the connection meanwhile would crash the process.
+    While a handler has the connection, its authorizer is the worker's. One thread at a time uses the connection: while
+    another thread is in SQLite, to set an authorizer is a deadlock, and to close the connection crashes the process.
 
-    It knows whether a handler may have changed more than rows, by a statement, a method or an attribute. Statements are
-    seen when they are prepared. A statement prepared by an earlier message changes rows only, because otherwise the
-    connection would have been closed. So statements are prepared again only outside of a transaction.
+    The connection notes whether a handler may have changed more than rows, by a statement, a method or an attribute.
+    Its authorizer sees a statement only when SQLite prepares it. A statement that an earlier message prepared changes
+    rows only, because otherwise the connection would have been closed.
     """
 
     cursor_factories: tuple[type[SqliteCursor], ...] = (SqliteCursor,)
-    """Classes of cursors that are known to change nothing else; a subclass might."""
+    """The classes of cursors that are known to change only rows; another class counts as a change."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -502,7 +504,7 @@ class SqliteConnection(sqlite3.Connection):
         self._lent_with: tuple[Any, ...] | None = None
 
     def require_this_thread(self) -> None:
-        """Return if this thread may use the connection.
+        """Raise unless this thread may use the connection.
 
         Raises:
             sqlite3.ProgrammingError: the connection is kept to another thread.
@@ -511,7 +513,7 @@ class SqliteConnection(sqlite3.Connection):
             raise sqlite3.ProgrammingError(LEFT_BEHIND)
 
     def begin_statement(self) -> None:
-        """Check the thread; outside of a handler's transaction, let the watch see every statement again.
+        """Check the thread; if the handler's transaction has ended, let the watch see prepared statements again.
 
         Raises:
             sqlite3.ProgrammingError: the connection is kept to another thread.
@@ -526,7 +528,7 @@ class SqliteConnection(sqlite3.Connection):
             self._thread = threading.get_ident()
 
     def lend(self) -> None:
-        """Note that a handler is about to get the connection, and that its authorizer was set."""
+        """Note that a handler is about to get the connection; its authorizer has been set before."""
         self._is_lent = True
         if self._lent_with is None:
             self._lent_with, self._watch.has_seen_change = self._state(), False
@@ -549,10 +551,12 @@ class SqliteConnection(sqlite3.Connection):
         return False
 
     def _is_as_lent(self) -> bool:
+        """Return whether the connection is unchanged since the handler got it, and in no transaction."""
         is_at_rest = not (self.in_transaction or self._watch.has_seen_change)
         return is_at_rest and self._state() == self._lent_with
 
     def _state(self) -> tuple[Any, ...]:
+        """Return the values that a handler may change on the connection object."""
         settings = (self.isolation_level, self.autocommit, self.row_factory, self.text_factory)
         return *settings, frozenset(vars(self))
 
@@ -566,7 +570,7 @@ class SqliteConnection(sqlite3.Connection):
         self._watch.has_seen_change = True
 
     def guard(self, authorizer: Callable[..., int] | None) -> None:
-        """Set the function that authorizes each statement, and refuse any other one; None ends that."""
+        """Set the function that authorizes each statement; a handler can then set no other. None ends that."""
         with self.lock:
             if not (authorizer is None or self._is_watched):
                 self._see_everything()
@@ -585,12 +589,12 @@ class SqliteConnection(sqlite3.Connection):
         super().set_authorizer(authorizer_callback)
 
     def _see_everything(self) -> None:
-        """Let the watch see statements that are prepared from now on, and the prepared ones again."""
+        """Let the watch see every statement from now on: a new authorizer makes SQLite prepare statements again."""
         super().set_authorizer(self._watch)
         self._is_watched = True
 
     def cursor(self, factory: Any = SqliteCursor) -> Any:
-        """Return a cursor."""
+        """Return a cursor of the class `factory`."""
         if factory not in self.cursor_factories:
             self.note_change()
             if self._watch.authorizer is not None:
@@ -611,15 +615,15 @@ class SqliteConnection(sqlite3.Connection):
         return self.cursor().executescript(*arguments)
 
     def commit(self) -> None:
-        """Commit."""
+        """Commit, so that the watch sees it."""
         self._end(super().commit)
 
     def rollback(self) -> None:
-        """Roll back."""
+        """Roll back, so that the watch sees it."""
         self._end(super().rollback)
 
     def _end(self, end: Callable[[], None]) -> None:
-        """End the transaction by a statement prepared for this, so that the watch sees it unless it was removed."""
+        """Call `end`, which ends the transaction; if the watch does not see that, a handler has replaced the watch."""
         with self.lock:
             self.require_this_thread()
             self._watch.has_seen_any = not (self._is_watched and self.in_transaction)
@@ -630,14 +634,16 @@ class SqliteConnection(sqlite3.Connection):
                 self._see_everything()
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection; refuse other threads while a handler has it."""
         with self.lock:
             if self._is_lent:
                 self.require_this_thread()
             super().close()
 
 
-def _noting(plain: Callable[..., Any]) -> Callable[..., Any]:
+def _with_note(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of sqlite3's connection that first notes that the connection may have been changed."""
+
     @functools.wraps(plain)
     def change(connection: SqliteConnection, *arguments: Any, **named: Any) -> Any:
         connection.note_change()
@@ -647,7 +653,7 @@ def _noting(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name in _CHANGES_OF_SQLITE & vars(sqlite3.Connection).keys():  # a build may have none for extensions
-    setattr(SqliteConnection, _name, _noting(getattr(sqlite3.Connection, _name)))
+    setattr(SqliteConnection, _name, _with_note(getattr(sqlite3.Connection, _name)))
 
 
 def open_postgres(
@@ -661,8 +667,8 @@ def open_postgres(
     """Return a new connection to Postgres, for SQLAlchemy's `do_connect`.
 
     Raises:
-        RefusedConnectionError: the server answers that it takes none.
-        OperationalError: there is no answer.
+        RefusedConnectionError: the server refuses the connection.
+        OperationalError: the server does not answer.
     """
     named = {**named, **_POSTGRES}
     try:
@@ -672,12 +678,10 @@ def open_postgres(
 
 
 def keep_plans(connection: psycopg.Connection[Any], _: object) -> None:
-    """Let psycopg prepare repeated statements on a new connection, unless it goes to a pooler.
+    """Let psycopg prepare repeated statements on a new connection, unless it goes to a pooler; for `connect` events.
 
-    For SQLAlchemy's `connect`.
-
-    A pooler names a process of its own when it answers, and the next transaction may be another connection's, which has
-    no such plan. https://www.postgresql.org/docs/18/libpq-status.html#LIBPQ-PQBACKENDPID (read 2026-11-26)
+    Behind a pooler the next transaction may be on another connection of the server, which has no such plan. A pooler is
+    noticed by its process id: https://www.postgresql.org/docs/18/libpq-status.html#LIBPQ-PQBACKENDPID (read 2026-11-26)
     """
     answered = connection.execute("SELECT pg_backend_pid()").fetchone()
     connection.rollback()
@@ -686,10 +690,11 @@ def keep_plans(connection: psycopg.Connection[Any], _: object) -> None:
 
 
 async def open_postgres_async(arguments: Sequence[Any], named: Mapping[str, Any]) -> "psycopg.AsyncConnection[Any]":
-    """Return a new connection for asyncio, which keeps plans as `keep_plans` says.
+    """Return a new connection for asyncio, on which repeated statements are prepared, as by `keep_plans`.
 
     Raises:
-        RefusedConnectionError, OperationalError: as `open_postgres`.
+        RefusedConnectionError: the server refuses the connection.
+        OperationalError: the server does not answer.
     """
     named = {**named, **_POSTGRES}
     try:
@@ -736,7 +741,7 @@ def authorize(connection: sqlite3.Connection, authorizer: Callable[..., int] | N
 
 
 def lend(connection: Connection) -> None:
-    """Note that a handler is about to get a connection, in a transaction: see `take_back`.
+    """Note that a handler is about to get a connection, in a transaction, so that it is reset when it returns.
 
     Raises:
         psycopg.Error: the database does not answer.
@@ -765,7 +770,7 @@ def end_own_work() -> None:
 
 
 def mark_borrowed(engine: Engine) -> None:
-    """Treat connections that other code than the worker takes from its pool like lent ones: see `take_back`.
+    """Treat a connection that other code than the worker takes from the pool like one that was lent to a handler.
 
     A handler, or its thread, may open a second session, whose settings would otherwise reach another message.
     """
@@ -779,13 +784,12 @@ def mark_borrowed(engine: Engine) -> None:
             connection.borrow()
 
 
-def take_back(engine: Engine) -> None:
-    """Let a connection come back rolled back, and as new if a handler had it; be asked after a pause if it still is.
+def reset_on_return(engine: Engine) -> None:
+    """Roll back each connection that returns to the engine's pool, and reset it if a handler had it.
 
-    SQLAlchemy rolls back nothing where a listener of its commit fails: what was not committed would be with the next.
-
-    Not asked every time: that is a round trip for each transaction, and whoever works all the time sees by its own
-    statement.
+    SQLAlchemy alone does not roll back after a listener of its commit has failed: the next user of the connection would
+    commit the rows. A connection that is taken from the pool after a pause of a second is pinged first; without a pause
+    that would cost a round trip for each transaction.
     https://docs.sqlalchemy.org/en/21/core/pooling.html#pool-reset-on-return (read 2026-11-26)
     """
     clock = SystemClock()
@@ -843,15 +847,15 @@ def _note_standby(context: ExceptionContext) -> None:
 _closed_when_lent: WeakSet[Engine] = WeakSet()
 
 
-def close_lent(engine: Engine) -> None:
-    """Close what handlers had and what does not come back as new: SQLite that is changed, and others' engines.
+def close_changed_connections(engine: Engine) -> None:
+    """Close a connection that returns from a handler and cannot be reset: SQLite's, or another driver's.
 
     A connection that was in use when its engine was disposed of is closed as well: nobody takes it from its old pool
     again, so it would stay open until it is garbage. https://docs.sqlalchemy.org/en/21/core/connections.html
     (`Engine.dispose`, read 2026-11-26)
 
-    One more connection to an SQLite file stays open: the last that closes writes the log into the file, and syncs it.
-    https://www.sqlite.org/wal.html#ckpt (read 2026-11-26)
+    One more connection to an SQLite file stays open, because SQLite writes its log into the file, which costs a sync,
+    whenever the last connection closes. https://www.sqlite.org/wal.html#ckpt (read 2026-11-26)
     """
     if engine in _closed_when_lent:
         return
@@ -918,19 +922,22 @@ def _is_in_memory(engine: Engine) -> bool:
 
 
 def _is_of_old_pool(record: ConnectionPoolEntry, engine: Engine) -> bool:
+    """Return whether a connection was opened by this process for a pool that its engine no longer has."""
     process_id, pool = record.info.get(_OPENED_FOR, (0, None))
     return process_id == os.getpid() and pool is not engine.pool  # a fork's connections are its parent's
 
 
 def _is_as_new_when_back(connection: Any) -> bool:
+    """Return whether a connection that returns from a handler has the state of a new one."""
     if isinstance(connection, HookedConnection):
-        return True  # `take_back` has made it new
+        return True  # `reset_on_return` has made it new
     with suppress(sqlite3.ProgrammingError):  # it is closed
         return isinstance(connection, SqliteConnection) and connection.give_back()
     return False
 
 
 def _open_one_more(engine: Engine, stays_open: list[Any]) -> None:
+    """Open a connection to an SQLite file that stays open, unless the list has one; add it to the list."""
     if engine.dialect.name != "sqlite" or stays_open:
         return
     arguments, named = engine.dialect.create_connect_args(engine.url)
@@ -941,10 +948,10 @@ def _open_one_more(engine: Engine, stays_open: list[Any]) -> None:
 
 
 def end_waits(engine: Engine, seconds: float) -> None:
-    """Let Postgres and us wait for each other no longer than that; connections that are open already are not touched.
+    """Limit the time that Postgres and this process wait for each other, on connections that are opened from now on.
 
-    Postgres ends a transaction in which nothing comes for so long: whoever has it open is frozen, or gone, and it holds
-    locks others wait for. We close a connection on which an answer takes so long (`AnswerWatch`).
+    Postgres ends a transaction in which no statement arrives for `seconds`: its process may be frozen or gone, and its
+    locks would keep others waiting. A connection on which an answer takes `seconds` is closed (`AnswerWatch`).
     https://www.postgresql.org/docs/18/runtime-config-client.html (read 2026-11-21),
     https://docs.sqlalchemy.org/en/21/core/events.html#sqlalchemy.events.DialectEvents.do_execute (read 2026-11-27)
     """

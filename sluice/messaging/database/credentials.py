@@ -1,7 +1,7 @@
-"""The database's address, from the secret the stacks name, or of a user who logs in with tokens of IAM.
+"""The database's URL, from the secret that the stacks name, or for a user who logs in with tokens of IAM.
 
-What is sent to the database over a network goes over TLS, to a server whose certificate is for its host: verify-full,
-unless the secret itself says otherwise.
+Connections use TLS, and the server's certificate has to be for its host (`sslmode=verify-full`), unless the secret
+itself has another `sslmode`.
 """
 
 import json
@@ -17,11 +17,11 @@ from sluice.errors import ConfigError
 from sluice.terminal.printable import printable
 
 CA_VARIABLE = "SLUICE_DATABASE_CA"
-"""Names a file with the certificates the database's server is verified by."""
+"""The environment variable that names a file with certificates, by which the database's server is verified."""
 USER_VARIABLE = "SLUICE_DATABASE_USER"
-"""Names the user who logs in with tokens of IAM; the other variables say where."""
+"""The environment variable that names the user who logs in with tokens of IAM, on the database of `VARIABLES`."""
 VARIABLES = {"host": "SLUICE_DATABASE_HOST", "port": "SLUICE_DATABASE_PORT", "dbname": "SLUICE_DATABASE_NAME"}
-"""Field of the secret to the variable that holds it where the secret does not: RDS's own have username and password."""
+"""Field of a secret to the environment variable that holds it if the secret, such as one that RDS manages, does not."""
 _FIELDS = ("username", "password", "host", "dbname")
 _PORT, _PORT_MAX = 5432, 65_535
 # https://www.postgresql.org/docs/18/libpq-ssl.html, https://www.postgresql.org/docs/18/libpq-connect.html
@@ -35,21 +35,21 @@ _CONNECT_SECONDS, _ANSWER_SECONDS, _TRIES = 2, 3, 2  # it answers in millisecond
 
 
 def client(region: str) -> Any:
-    """Return a Secrets Manager client that tries twice, five seconds at most each time it reaches an address."""
+    """Return a Secrets Manager client that tries twice, each time for five seconds at most."""
     config = sdk.config(connect_seconds=_CONNECT_SECONDS, answer_seconds=_ANSWER_SECONDS, tries=_TRIES)
     return boto3.client("secretsmanager", region_name=region, config=config)
 
 
 def database_url(secrets: Any, secret_arn: str, variables: Mapping[str, str]) -> str:
-    """Return the URL of the database whose credentials are in a secret, as `secret_url` does.
+    """Return the URL of the database whose credentials are in a secret of Secrets Manager.
 
     Args:
         secrets: a Secrets Manager client.
-        secret_arn: of the secret.
-        variables: of the environment.
+        secret_arn: the ARN of the secret.
+        variables: the environment variables.
 
     Raises:
-        ConfigError: the secret holds something else.
+        ConfigError: the secret does not hold the credentials of a database.
     """
     text = secrets.get_secret_value(SecretId=secret_arn).get("SecretString", "")
     return secret_url(text, f"secret {secret_arn}", variables)
@@ -60,12 +60,13 @@ def secret_url(text: str, name: str, variables: Mapping[str, str]) -> str:
 
     Args:
         text: JSON with username and password, and perhaps host, port, dbname and sslmode.
-        name: what to call the secret in a refusal.
-        variables: of the environment: `VARIABLES`, for what the secret does not have, and `CA_VARIABLE`; without this
-            one, the authorities are RDS's own for a host of RDS, and otherwise those OpenSSL trusts.
+        name: the secret's name in error messages.
+        variables: the environment variables: `VARIABLES` hold the fields that the secret lacks. Without `CA_VARIABLE`,
+            a host of RDS is verified by RDS's certificates, any other host by those that OpenSSL trusts.
 
     Raises:
-        ConfigError: the secret holds something else, or the file is not there; the secret's values are not shown.
+        ConfigError: the secret does not hold the credentials of a database, or the file of certificates does not exist;
+            the message shows no value of the secret.
 
     AWS: https://docs.aws.amazon.com/secretsmanager/latest/userguide/reference_secret_json_structure.html
     (read 2026-11-21); of a secret that RDS manages for a cluster only username and password are documented:
@@ -75,25 +76,25 @@ def secret_url(text: str, name: str, variables: Mapping[str, str]) -> str:
         secret = json.loads(text)
     except ValueError:
         secret = None
-    return _url(_given_fields(variables) | secret if isinstance(secret, dict) else {}, name, variables)
+    return _url(_fields_of(variables) | secret if isinstance(secret, dict) else {}, name, variables)
 
 
 def token_url(sign: Callable[..., str], user: str, variables: Mapping[str, str]) -> str:
-    """Return the URL of a database of RDS for a user who logs in with a token, which is good for 15 minutes.
+    """Return the URL of a database of RDS with a new token in it, which is valid for 15 minutes.
 
     Args:
         sign: makes a token; the method `generate_db_auth_token` of boto3's client of RDS.
-        user: the database's.
-        variables: of the environment: `VARIABLES`, which say where it is, and `CA_VARIABLE`.
+        user: the database user who logs in with the token.
+        variables: the environment variables: `VARIABLES` with host, port and database name, and `CA_VARIABLE`.
 
     Raises:
-        ConfigError: they do not say where it is, or not what can be a place.
-        BotoCoreError: this process has no credentials.
+        ConfigError: host or database name is missing, or host and port are not valid.
+        BotoCoreError: this process has no credentials of AWS.
 
     AWS: https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/UsingWithRDS.IAMDBAuth.html and
     https://docs.aws.amazon.com/boto3/latest/reference/services/rds/client/generate_db_auth_token.html (read 2026-11-26)
     """
-    found = _given_fields(variables)
+    found = _fields_of(variables)
     for field in ("host", "dbname"):
         if field not in found:
             raise ConfigError(
@@ -111,12 +112,13 @@ def token_url(sign: Callable[..., str], user: str, variables: Mapping[str, str])
     return _url(found | {"username": user, "password": token}, USER_VARIABLE, variables)
 
 
-def _given_fields(variables: Mapping[str, str]) -> dict[str, str]:
+def _fields_of(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of a secret that are in environment variables."""
     return {field: variables[name] for field, name in VARIABLES.items() if variables.get(name)}
 
 
 def _url(secret: Mapping[str, Any], name: str, variables: Mapping[str, str]) -> str:
-    """Return the URL that a secret's fields make."""
+    """Return the URL that is made of a secret's fields; refuse missing fields and a bad port."""
     absent = [field for field in _FIELDS if not isinstance(secret.get(field), str) or not secret[field]]
     if absent:
         raise ConfigError(
@@ -129,7 +131,7 @@ def _url(secret: Mapping[str, Any], name: str, variables: Mapping[str, str]) -> 
             f"{name}, or {VARIABLES['port']} beside it, has a port that is none, allowed is 1 to"
             f" {_PORT_MAX}; correct it"
         )
-    ca = variables.get(CA_VARIABLE, _of_host(secret["host"]))
+    ca = variables.get(CA_VARIABLE, _certificates_of(secret["host"]))
     url = URL.create(
         "postgresql",
         username=secret["username"],
@@ -137,13 +139,15 @@ def _url(secret: Mapping[str, Any], name: str, variables: Mapping[str, str]) -> 
         host=secret["host"],
         port=int(port),
         database=secret["dbname"],
-        query=_tls(secret.get("sslmode", _VERIFY_FULL), name, ca),
+        query=_tls_options(secret.get("sslmode", _VERIFY_FULL), name, ca),
     )
     return url.render_as_string(hide_password=False)
 
 
-def _of_host(host: str) -> str | None:
-    """Return the file with a host's authorities; None means those OpenSSL trusts, of which RDS Proxy has its own.
+def _certificates_of(host: str) -> str | None:
+    """Return the file with the certificates for a host of RDS; None for other hosts, which those of OpenSSL verify.
+
+    RDS Proxy has a certificate that OpenSSL trusts.
 
     AWS: https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/UsingWithRDS.SSL.html and
     https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/UsingWithRDS.SSL-certificate-rotation.html
@@ -152,8 +156,14 @@ def _of_host(host: str) -> str | None:
     return str(RDS_CERTIFICATES) if host.endswith(_OF_RDS) and _OF_PROXY not in host else None
 
 
-def _tls(mode: object, name: str, ca: str | None) -> Mapping[str, str]:
-    """Return what tells libpq how to use TLS."""
+def _tls_options(mode: object, name: str, ca: str | None) -> Mapping[str, str]:
+    """Return libpq's options for TLS: sslmode, and for a verified server sslrootcert.
+
+    Args:
+        mode: the sslmode of the secret.
+        name: the secret's name in error messages.
+        ca: the file with the server's certificates; None means the system's.
+    """
     if not isinstance(mode, str) or mode not in _SSL_MODES:
         raise ConfigError(
             f"{name} has an sslmode that is none, allowed is one of {', '.join(_SSL_MODES)}; correct the secret"

@@ -87,7 +87,9 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
         options: dict[str, Any] = {} if is_in_memory(parsed) else {"pool_size": 0}
         if parsed.get_backend_name() == "sqlite":
             options["connect_args"] = {"factory": connections.SqliteConnection}
-        made = create_engine(parsed, hide_parameters=True, pool_reset_on_return=None, **options)  # see `take_back`
+        made = create_engine(
+            parsed, hide_parameters=True, pool_reset_on_return=None, **options
+        )  # see `reset_on_return`
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(
             f"database URL cannot be read ({str(error).splitlines()[0]}); give one such as postgresql://user@host/name"
@@ -97,8 +99,8 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
             "database URL has a port or an option that cannot be read, allowed is a number where one belongs, and"
             " escapes such as %2F in a password; give one such as postgresql://user@host:5432/name"
         ) from error
-    connections.take_back(made)
-    connections.close_lent(made)
+    connections.reset_on_return(made)
+    connections.close_changed_connections(made)
     if connect is None and made.dialect.name == "postgresql":
         connect = connections.open_postgres
     if connect is not None:
@@ -174,6 +176,10 @@ def is_in_memory(url: URL) -> bool:
 def require_there(engine: Engine, *, part: str = "outbox") -> None:
     """Refuse an SQLite file that does not exist, because opening it would create an empty one.
 
+    Args:
+        engine: an engine on any database; only a file of SQLite is looked for.
+        part: outbox or inbox, which the error's command creates.
+
     Raises:
         ConfigError: the file does not exist.
     """
@@ -229,7 +235,7 @@ def insert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
 
 
 def may_pass_at_start(error: DBAPIError) -> bool:
-    """Return whether to wait for a database that has not answered yet: neither side refuses the other."""
+    """Return whether a later connect may succeed after this error: neither side has refused the other's credentials."""
     is_untrusted = any(sentence in str(error.orig) for sentence in _UNTRUSTED)
     return failures.may_pass(error) and not is_untrusted
 
@@ -249,7 +255,11 @@ def refusal(error: BaseException | None) -> str | None:
 
 
 class Refusals:
-    """Notices when a database refuses an engine's credentials. `message` is the database's message, None until then."""
+    """Notes when a database refuses an engine's credentials.
+
+    Attributes:
+        message: the database's message of the latest refusal; None before the first.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.message: str | None = None
@@ -266,7 +276,7 @@ def forget_connections(engine: Engine) -> None:
 
 
 def wait_briefly(connection: Connection) -> None:
-    """Set a short lock timeout for the rest of a transaction on Postgres.
+    """Let the rest of a transaction on Postgres wait for a lock for 200 ms at most.
 
     https://www.postgresql.org/docs/18/runtime-config-client.html (read 2026-11-21)
     """
@@ -289,14 +299,14 @@ def listening(engine: Engine, channel: str) -> psycopg.Connection[Any]:
 
 
 def now_us_sql(dialect: str, clock: Clock | None = None) -> ColumnElement[int]:
-    """Return the same instant as an SQL expression, for use inside another statement."""
+    """Return the time of the database's clock, microseconds UTC, as an SQL expression; of `clock` if one is given."""
     if clock is not None:
         return literal(clock.now_us(), BigInteger)
     return literal_column(now_us_text(dialect), BigInteger)
 
 
 def now_us_text(dialect: str, clock: Clock | None = None) -> str:
-    """Return the same instant as text inside another statement; that of `clock` is its parameter `now_us`."""
+    """Return the time of the database's clock, microseconds UTC, as SQL text; with `clock`, its parameter `now_us`."""
     return _NOW_US[dialect].removeprefix("SELECT ") if clock is None else "CAST(:now_us AS bigint)"
 
 
@@ -306,7 +316,7 @@ def transaction_id_sql(dialect: str) -> ColumnElement[int]:
 
 
 def in_seconds(instant_us: ColumnElement[int]) -> ColumnElement[int]:
-    """Return an instant in microseconds as whole seconds."""
+    """Return the SQL expression of an instant in whole seconds, from one in microseconds."""
     return instant_us // literal_column("1000000", BigInteger)
 
 
@@ -321,7 +331,7 @@ def explaining_missing_tables() -> Iterator[None]:
 
 
 def explain_missing_tables(error: DBAPIError) -> None:
-    """Return if an error has another cause than missing tables.
+    """Raise an error that says how to create the tables if they are missing; return for any other cause.
 
     Raises:
         OutboxError: the tables are missing.

@@ -1,9 +1,9 @@
-"""The way from a handler's event loop to its message's connection, which stays with the thread of the lane.
+"""Database calls of a handler that runs on an event loop: they are made on the handler's lane, a thread of the worker.
 
-There is one kind of connection that a handler may have (`connections`), and it waits for the database. So a statement
-that a handler awaits is executed on the thread of its lane, which has nothing else to do meanwhile, and the loop goes
-on. SQLAlchemy lets code without `await` wait for something of asyncio, within `AsyncSession.run_sync` and what else an
-`AsyncSession` awaits, so all of SQLAlchemy is as in a handler without asyncio.
+A handler's connection (`connections`) blocks its thread until the database answers. A statement that a handler awaits
+is therefore executed on the thread of its lane, which has nothing else to do meanwhile, and the event loop goes on.
+SQLAlchemy lets code without `await` wait for a coroutine, within `AsyncSession.run_sync` and the other methods that an
+`AsyncSession` awaits. So SQLAlchemy works as in a handler without asyncio.
 
 https://docs.sqlalchemy.org/en/21/orm/extensions/asyncio.html#running-synchronous-methods-and-functions-under-asyncio,
 https://docs.sqlalchemy.org/en/21/core/events.html#sqlalchemy.events.DialectEvents.do_execute (read 2026-11-27)
@@ -18,15 +18,15 @@ import psycopg
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.util import await_only
 
-type Beside = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Makes a call on the thread of the lane."""
+type LaneCall = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Makes a call on the thread of the lane, and returns an awaitable of the result."""
 
-_lane: ContextVar[tuple[asyncio.AbstractEventLoop, Beside] | None] = ContextVar("_lane", default=None)
+_lane: ContextVar[tuple[asyncio.AbstractEventLoop, LaneCall] | None] = ContextVar("_lane", default=None)
 
 
-def enter(loop: asyncio.AbstractEventLoop, beside: Beside) -> None:
-    """Run the database calls of this context, which runs on the event loop, through `beside`, outside of that loop."""
-    _lane.set((loop, beside))
+def enter(loop: asyncio.AbstractEventLoop, on_thread: LaneCall) -> None:
+    """Let the database calls of the current context, which runs on `loop`, be made through `on_thread`."""
+    _lane.set((loop, on_thread))
 
 
 def on_lane[T](call: Callable[[], T]) -> T:
@@ -49,8 +49,8 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def is_executed(execute: Callable[[], object], cursor: object) -> bool:
-    """Execute a statement that a handler awaits on its event loop; return whether it was one.
+def execute_on_lane(execute: Callable[[], object], cursor: object) -> bool:
+    """Execute a statement on the lane's thread if a handler awaits it on its event loop; return whether it does.
 
     Raises:
         InvalidRequestError: the statement reads its rows in parts, and the loop would wait for each part.

@@ -15,7 +15,7 @@ import psycopg
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 LOST = "08000"
-"""Of a connection that failed or was lost, of which libpq knows no SQLSTATE: connection_exception."""
+"""The SQLSTATE of a connection that failed or was lost, for which libpq has none: connection_exception."""
 _ONLY_READS, _FORBIDDEN = "25006", "42501"  # read_only_sql_transaction; insufficient_privilege
 _LOCKED = ("55P03", "40P01")  # lock_not_available, deadlock_detected
 _OF_SQLITE = {
@@ -73,6 +73,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _state(error: BaseException) -> str | None:
+    """Return the SQLSTATE of one error, without the errors it was raised from; None if it has none."""
     driver = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(driver, sqlite3.Error):
         found = _OF_SQLITE.get(getattr(driver, "sqlite_errorcode", -1) & _PRIMARY)
@@ -97,17 +98,17 @@ def may_pass(error: BaseException) -> bool:
 
 
 def is_never_a_messages(error: BaseException) -> bool:
-    """Return whether no message is at fault, wherever it happened: the disk is full, or there is no connection left."""
+    """Return whether the disk is full or no connection is left, for which no message is ever at fault."""
     return state(error) in _NEVER_A_MESSAGES
 
 
 def is_of_its_query(error: BaseException) -> bool:
-    """Return whether a handler's own query may well be why: it took too long, or too much."""
+    """Return whether a handler's own query may be the cause: it took too long, or too much memory."""
     return state(error) in _OF_ITS_QUERY
 
 
 def is_of_its_data(error: BaseException) -> bool:
-    """Return whether the database refuses the data to store; before a handler runs, only this is a message's fault."""
+    """Return whether the database refuses the data to store: before a handler runs, the only fault of a message."""
     return (state(error) or "").startswith(_OF_ITS_DATA)
 
 
@@ -117,7 +118,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_only_read(error: BaseException) -> bool:
-    """Return whether the server is read-only: every connection of the pool goes to it and has to be replaced."""
+    """Return whether the server is read-only: then every connection of the pool has to be replaced."""
     return state(error) == _ONLY_READS
 
 
@@ -127,11 +128,11 @@ def is_locked(error: BaseException) -> bool:
 
 
 def is_not_supported(error: BaseException) -> bool:
-    """Return whether the database cannot do it as things are: change a column that a view depends on, for example."""
+    """Return whether the statement is not supported: it changes a column that a view depends on, for example."""
     return state(error) == "0A000"
 
 
 def does_not_fit(error: BaseException) -> bool:
-    """Return whether a statement does not fit the tables: a column to add exists, or a needed one is missing."""
+    """Return whether a statement does not fit the tables: it adds a column that exists, or needs a missing one."""
     found = state(error) or ""
     return found.startswith("42") and found != _FORBIDDEN

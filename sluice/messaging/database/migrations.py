@@ -1,17 +1,18 @@
 """The version of the tables, and the steps from one version to the next.
 
-Version 1 is made from the metadata. Each later version has a step: statements that change tables which exist. Tables
-that are new are made from the metadata as well. Each step is one transaction with the row that records its version, and
-begins with a lock: of any number of processes that upgrade at once, one does a step, and the others find it done. What
-a process that dies leaves behind is rolled back, and the next process begins with that step.
+Version 1 is made from the metadata. Each later version has a step: statements that change existing tables. New tables
+are made from the metadata. Each step is one transaction with the row that records its version, and begins with a lock:
+if several processes upgrade at once, one of them does the step. If that process dies, its step is rolled back, and
+another process does it.
 
-A host's own migrations may have made the tables, or have brought them further than was recorded. Then they are of the
-version from which the steps that are left make the tables of this code, which is tried out and rolled back.
+A project's own migrations may have made the tables, or have upgraded them without the record. Then the version is
+recognized: the steps from each version on are tried in a transaction that is rolled back, and the version fits if the
+result is this code's tables.
 
-During a rolling deployment code of the version before works on the new tables. So a step is additive: it adds tables,
+During a rolling deployment the previous version of the code works on the new tables. So a step only adds: tables,
 columns that may be NULL or have a default, and indexes that are not unique; or it changes the collation of keys, which
-no code names. A step that takes something away names the oldest code that does without it (`readable_from`), and this
-is older than the step itself: so at least two versions of the code can use any tables.
+no code names. A step that removes something names the oldest code that does not need it (`readable_from`), which is
+older than the step itself. So at least two versions of the code can use any tables.
 
 https://www.postgresql.org/docs/18/explicit-locking.html#ADVISORY-LOCKS, https://www.sqlite.org/lang_transaction.html
 (read 2026-11-23)
@@ -52,8 +53,8 @@ class Step:
 
     Args:
         statements: SQL that works on both kinds of database.
-        readable_from: the oldest version of the code that can use the tables afterwards.
-        recollates: whether keys are compared byte by byte afterwards; on SQLite they always are.
+        readable_from: the oldest version of the code that can use the tables after the step.
+        recollates: whether the step lets Postgres compare keys byte by byte; SQLite always does.
     """
 
     statements: tuple[str, ...] = ()
@@ -105,9 +106,10 @@ def upgrade(engine: Engine, tables: VersionedTables, *, failpoint: Failpoint = d
     version that this code can use are left as they are.
 
     Raises:
-        ConfigError: the tables are too new for this code, or so old that code which may be running could not go on.
+        ConfigError: the tables are too new for this code, or so old that the code which may be running could not use
+            the new ones.
         OutboxError: the tables have been changed by somebody else, so that this code cannot use them.
-        DBAPIError: the database did not do it; what was not yielded is as it was.
+        DBAPIError: a step failed; the steps whose versions were yielded before are committed.
     """
     version = _upgrade_once(engine, tables, failpoint)
     while version is not None:
@@ -119,9 +121,9 @@ def upgrade_sql(kind: str, tables: VersionedTables, version: int) -> Iterator[st
     """Yield the statements that bring tables of an older version to this code's, and record the version.
 
     Args:
-        kind: of database.
-        tables: what this code needs.
-        version: what the tables are of.
+        kind: the kind of database: sqlite or postgresql.
+        tables: the tables that this code needs.
+        version: the version of the existing tables.
 
     Raises:
         ConfigError: there is no such older version.
@@ -142,11 +144,11 @@ def upgrade_sql(kind: str, tables: VersionedTables, version: int) -> Iterator[st
 
 
 def require(connection: Connection, tables: VersionedTables) -> None:
-    """Refuse tables that this code cannot use. Tables whose version nobody recorded are judged by what they are.
+    """Refuse tables that this code cannot use. Tables without a recorded version are compared with the needed ones.
 
     Raises:
-        ConfigError: they are too new for this code.
-        OutboxError: they are missing, of an older version, or changed by somebody else.
+        ConfigError: the tables are too new for this code.
+        OutboxError: the tables are missing, of an older version, or changed by somebody else.
     """
     found = _read_version(connection, tables)
     if found is not None:
@@ -166,7 +168,7 @@ def _upgrade_once(engine: Engine, tables: VersionedTables, failpoint: Failpoint)
         failpoint("before_step")
         found = _read_version(connection, tables)
         if found is None:
-            version = _begin(connection, tables)
+            version = _create_tables(connection, tables)
         else:
             _require_readable(tables, found)
             if found.version >= tables.version:
@@ -175,15 +177,15 @@ def _upgrade_once(engine: Engine, tables: VersionedTables, failpoint: Failpoint)
             _require_running_code(tables, found)
             tables.metadata.create_all(connection)
             version = found.version + 1
-            if not _step(connection, tables, found.version):
+            if not _take_step(connection, tables, found.version):
                 version = _recognize_version(connection, tables)
-        _record(connection, tables, version, is_first=found is None)
+        _record_version(connection, tables, version, is_first=found is None)
         failpoint("in_step")
     failpoint("after_step")
     return version
 
 
-def _begin(connection: Connection, tables: VersionedTables) -> int:
+def _create_tables(connection: Connection, tables: VersionedTables) -> int:
     """Create tables without a recorded version, or recognize existing ones; return their version."""
     versions.create(connection, checkfirst=True)
     names = {table.name for table in tables.metadata.sorted_tables}
@@ -192,7 +194,7 @@ def _begin(connection: Connection, tables: VersionedTables) -> int:
     return tables.version if is_new else _recognize_version(connection, tables)
 
 
-def _step(connection: Connection, tables: VersionedTables, version: int) -> bool:
+def _take_step(connection: Connection, tables: VersionedTables, version: int) -> bool:
     """Bring tables of a version to the next one; return False, and change nothing, if they are not of that version.
 
     Raises:
@@ -214,15 +216,15 @@ def _step(connection: Connection, tables: VersionedTables, version: int) -> bool
 
 
 def _recognize_version(connection: Connection, tables: VersionedTables) -> int:
-    """Return the version of tables that somebody else made: the steps from there make the tables of this code.
+    """Return the version of tables that somebody else made: the one from which the steps lead to this code's tables.
 
     Raises:
-        OutboxError: they are of no version.
+        OutboxError: the steps lead there from no version.
     """
     found = schema.drift(connection, tables.metadata)
     for version in range(tables.version, 0, -1):
         tried = connection.begin_nested()
-        is_whole = all(_step(connection, tables, left) for left in range(version, tables.version))
+        is_whole = all(_take_step(connection, tables, left) for left in range(version, tables.version))
         fits = is_whole and not schema.drift(connection, tables.metadata)
         tried.rollback()
         if fits:
@@ -234,10 +236,10 @@ def _recognize_version(connection: Connection, tables: VersionedTables) -> int:
 
 
 def lock(connection: Connection) -> None:
-    """Keep other processes from upgrading until the transaction ends. SQLite's has begun with a lock.
+    """Keep other processes from upgrading until the transaction ends. A transaction of SQLite has begun with a lock.
 
-    Whoever waited for the lock has to see what the one before committed: under the stricter levels of isolation, which
-    a database or a role may have by default, it would see what was there before it waited.
+    A process that has waited for the lock must see what the process before it committed. Under a stricter isolation
+    level, which a database or a role may have by default, it would not.
     https://www.postgresql.org/docs/18/transaction-iso.html (read 2026-11-23)
     """
     if connection.dialect.name == "postgresql":
@@ -248,6 +250,7 @@ def lock(connection: Connection) -> None:
 
 
 def _read_version(connection: Connection, tables: VersionedTables) -> TablesVersion | None:
+    """Return the recorded version of a part's tables; None if none is recorded."""
     if not inspect(connection).has_table(versions.name):
         return None
     columns = (versions.c.version, versions.c.readable_from)
@@ -255,7 +258,7 @@ def _read_version(connection: Connection, tables: VersionedTables) -> TablesVers
     return None if row is None else TablesVersion(row.version, row.readable_from)
 
 
-def _record(connection: Connection, tables: VersionedTables, version: int, *, is_first: bool) -> None:
+def _record_version(connection: Connection, tables: VersionedTables, version: int, *, is_first: bool) -> None:
     readable_from = 1 if version == 1 else tables.steps[version - 2].readable_from
     values = {"version": version, "readable_from": readable_from}
     if is_first:
@@ -265,6 +268,7 @@ def _record(connection: Connection, tables: VersionedTables, version: int, *, is
 
 
 def _require_readable(tables: VersionedTables, found: TablesVersion) -> None:
+    """Refuse tables that are too new for this code."""
     if found.readable_from > tables.version:
         raise ConfigError(
             f"the {tables.part}'s tables are of version {found.version}, which needs code of version"
@@ -273,7 +277,7 @@ def _require_readable(tables: VersionedTables, found: TablesVersion) -> None:
 
 
 def _require_running_code(tables: VersionedTables, found: TablesVersion) -> None:
-    """Refuse an upgrade with which code of the present version, which may be running, could not work."""
+    """Refuse an upgrade after which code of the tables' present version, which may be running, could not use them."""
     if tables.readable_from > found.version:
         raise ConfigError(
             f"the {tables.part}'s tables are of version {found.version}, and code of that version may be running, which"

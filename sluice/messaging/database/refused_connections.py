@@ -1,7 +1,7 @@
-"""Why a server refuses a connection: the SQLSTATE of its answer, in whatever language it says it.
+"""The SQLSTATE with which a server refuses a connection, because the text of the refusal is in the server's language.
 
-libpq tells only the text of a failed connect. Its trace shows the answer itself, with the SQLSTATE, so a connection
-that failed is tried once more under trace. Its messages, a password among them, are in memory only, for that moment.
+libpq tells only the text of a failed connect. Its trace has the SQLSTATE, so a connection that failed is tried once
+more with a trace. The traced messages, which contain the password, are kept in memory only until the SQLSTATE is read.
 On another system than Linux psycopg has no trace, and a refusal counts as a database that does not answer.
 https://www.postgresql.org/docs/18/libpq-control.html#LIBPQ-PQTRACE,
 https://www.postgresql.org/docs/18/libpq-connect.html#LIBPQ-PQCONNECTSTARTPARAMS,

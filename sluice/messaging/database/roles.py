@@ -1,14 +1,14 @@
 """The users of a Postgres, one for each part of the runtime, and the rights on Sluice's tables that each gets.
 
-`sluice schema apply --roles` makes them as the tables' owner, and brings their rights on Sluice's tables to exactly
-those here. Tables of the project itself are the producers' and the workers' to read and write, from the moment on that
-these users get their first rights in a database: Postgres's default privileges give them the later ones. What a project
-takes away stays away.
+`sluice schema apply --roles` makes the users, as the owner of the tables, and gives them exactly these rights on
+Sluice's tables. Producers and workers may also read and write the project's own tables: when they get their first
+rights in a database they get rights on its tables, and Postgres's default privileges give them rights on later ones. A
+right that the project takes away is not given again.
 
-On RDS a user that is a member of `rds_iam` logs in with a token of IAM and no longer with a password, and a member of a
-member is one, too. Since version 16 Postgres makes whoever creates a user its member, unless he is a superuser. Whether
-RDS counts that was not read anywhere. So there a role creates these users that is dropped again, and its memberships
-with it; and before the commit it is looked whether the owner would lock himself out.
+On RDS a user who is a member of `rds_iam`, directly or through another role, logs in with a token of IAM and no longer
+with a password. Since version 16 Postgres makes the creator of a user a member of it, unless he is a superuser. Whether
+RDS counts that membership is not documented. So a temporary role creates the users, which is dropped with its
+memberships; and before the commit it is checked that the owner can still log in with his password.
 
 https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/UsingWithRDS.IAMDBAuth.DBAccounts.html,
 https://github.com/db-operator/db-operator/issues/118, https://www.postgresql.org/docs/18/role-attributes.html,
@@ -118,22 +118,21 @@ def statements(role: DatabaseRole) -> Iterator[str]:
 
 
 def create(connection: Connection) -> list[str]:
-    """Make the users that are not there, and give and take rights on Sluice's tables; return what was done, as SQL.
+    """Create the missing users, grant and revoke rights on Sluice's tables, and return the executed statements.
 
-    Safe to repeat and to run in many processes at once. The transaction is the caller's; it changes nothing where
-    nothing is to be done.
+    Safe to repeat and to run in many processes at once. The caller commits.
 
     Raises:
-        ConfigError: the database is no Postgres; or whoever does it does not own Sluice's tables, or would be unable to
-            log in with his password.
-        DBAPIError: he may not create users, or has no right on Sluice's tables; or the database does not answer.
+        ConfigError: the database is no Postgres; or the connection's user does not own Sluice's tables, or would be
+            unable to log in with his password.
+        DBAPIError: the connection's user may not create users, or has no right on Sluice's tables.
     """
     if connection.dialect.name != "postgresql":
         raise ConfigError("--roles is given, allowed is a Postgres: SQLite has no users; leave it out")
     migrations.lock(connection)
     has_iam = connection.execute(_HAS_IAM).scalar_one()
     has_token = has_iam and connection.execute(_NEEDS_TOKEN).scalar_one()
-    done = [*_users(connection, has_iam=has_iam), *_rights(connection)]
+    done = [*_create_missing_users(connection, has_iam=has_iam), *_adjust_rights(connection)]
     if has_iam and not has_token and connection.execute(_NEEDS_TOKEN).scalar_one():
         raise ConfigError(
             "the user who makes the database's roles is a member of them here, and so of rds_iam: his password would be"
@@ -143,13 +142,13 @@ def create(connection: Connection) -> list[str]:
     return done
 
 
-def _users(connection: Connection, *, has_iam: bool) -> list[str]:
-    """Create the missing users, and give rights on the project's own tables to users that are new in this database."""
+def _create_missing_users(connection: Connection, *, has_iam: bool) -> list[str]:
+    """Create the missing users with their rights on database, schema and project's tables; return the statements."""
     there = set(connection.execute(_FOUND, {"names": list(_NAMES)}).scalars())
     known = {name for name, *_ in _held_privileges(connection)}  # users are the server's, rights are the database's
     database, schema = connection.execute(_PLACE).one()
     becomes_member = has_iam and connection.execute(_BECOMES_MEMBER).scalar_one()
-    done = _make([name for name in _NAMES if name not in there], connection, becomes_member=becomes_member)
+    done = _create_users([name for name in _NAMES if name not in there], connection, becomes_member=becomes_member)
     for role in DatabaseRole:
         if role in _OWN_TABLES and role.value not in known:
             done += _give_own_tables(connection, role.value)
@@ -161,8 +160,8 @@ def _users(connection: Connection, *, has_iam: bool) -> list[str]:
     return done
 
 
-def _make(names: Sequence[str], connection: Connection, *, becomes_member: bool) -> list[str]:
-    """Create users; if their creator becomes a member of them, through a temporary role that is dropped afterwards.
+def _create_users(names: Sequence[str], connection: Connection, *, becomes_member: bool) -> list[str]:
+    """Create users, and return the statements; a temporary role creates them if their creator becomes a member.
 
     https://www.postgresql.org/docs/18/runtime-config-client.html#GUC-CREATEROLE-SELF-GRANT,
     https://www.postgresql.org/docs/18/sql-grant.html (read 2026-11-26)
@@ -181,13 +180,14 @@ def _make(names: Sequence[str], connection: Connection, *, becomes_member: bool)
 
 
 def _give_schema(connection: Connection, name: str, schema: str) -> list[str]:
+    """Let a user use a schema, and return the statements; none if he may already."""
     if not connection.execute(_LACKS_SCHEMA, {"name": name, "schema": schema}).scalar_one():
         return []
     return _execute(connection, f"GRANT USAGE ON SCHEMA {schema} TO {name}")
 
 
 def _give_own_tables(connection: Connection, name: str) -> list[str]:
-    """Give a user rights on the project's tables, both existing and future ones."""
+    """Give a user rights on the project's existing and future tables, and return the statements."""
     done = []
     for kind, privileges in {"TABLES": _ALL, "SEQUENCES": "USAGE", "SCHEMAS": "USAGE"}.items():
         done += _execute(connection, f"ALTER DEFAULT PRIVILEGES GRANT {privileges} ON {kind} TO {name}")
@@ -198,8 +198,8 @@ def _give_own_tables(connection: Connection, name: str) -> list[str]:
     return done
 
 
-def _rights(connection: Connection) -> list[str]:
-    """Grant each user its missing rights on the existing tables, and revoke all others."""
+def _adjust_rights(connection: Connection) -> list[str]:
+    """Grant each user its missing rights on Sluice's tables, revoke all others, and return the statements."""
     there = set(connection.execute(_THERE, {"relations": list(_RELATIONS)}).scalars())
     held = _held_privileges(connection)
     wanted = {
@@ -230,5 +230,6 @@ def _held_privileges(connection: Connection) -> set[tuple[str, str, str]]:
 
 
 def _execute(connection: Connection, statement: str) -> list[str]:
+    """Execute a statement, and return it in a list."""
     connection.execute(text(statement.replace(":", r"\:")))  # a name may hold what is a parameter elsewhere
     return [statement]

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 _log = Logger()
 SECRET_VARIABLE = "SLUICE_DATABASE_SECRET_ARN"  # noqa: S105 (its name)
 OWNER_VARIABLE = "SLUICE_DATABASE_SECRET"
-"""Holds the secret itself, for the step that makes the tables: who starts it reads the secret, and not the step."""
+"""The environment variable that holds the secret itself, for the deployment step that makes the tables."""
 NO_DATABASE = f"no database is named: give --dsn, or set SLUICE_DSN, {SECRET_VARIABLE} or {credentials.USER_VARIABLE}"
 FRESH_SECONDS = 60.0
 REPEAT_SECONDS = 5.0
-"""Between two reads of a secret that the database refuses."""
+"""The pause between two reads of a secret whose credentials the database refuses."""
 GRACE_SECONDS = 300.0
 CONNECTIONS_PER_SECOND = 10.0
 """New connections a second of a process that logs in with tokens."""
@@ -52,12 +52,12 @@ def database_engine(region: str, dsn: str | None = None) -> Engine:
     """Return a producer's engine on the database of a URL, or of the variables that the stacks give their tasks.
 
     `SLUICE_DATABASE_USER` names a user who logs in with tokens of IAM, `SLUICE_DATABASE_SECRET_ARN` a secret. Each
-    connection has a token of its own, or the credentials that the secret has then. `SLUICE_DATABASE_HOST`,
-    `SLUICE_DATABASE_PORT` and `SLUICE_DATABASE_NAME` hold what a secret of RDS lacks, as a token does.
+    new connection uses a new token, or the credentials that the secret has at that time. `SLUICE_DATABASE_HOST`,
+    `SLUICE_DATABASE_PORT` and `SLUICE_DATABASE_NAME` hold what a token and a secret of RDS do not have.
     Postgres keeps the plans of statements that are repeated (`connections.keep_plans`).
 
     Raises:
-        ConfigError: none is named, or it cannot be right.
+        ConfigError: no database is named, or its URL or secret is not valid.
         BotoCoreError, ClientError: the secret cannot be read.
     """
     engine = runtime_engine(region, dsn)
@@ -67,30 +67,30 @@ def database_engine(region: str, dsn: str | None = None) -> Engine:
 
 
 def runtime_engine(region: str, dsn: str | None = None) -> Engine:
-    """Return the same for relay, worker and commands: they look for rows, so no plan is kept.
+    """Return the engine of a relay, a worker or a command, for which Postgres keeps no plan of any statement.
 
     Args:
-        region: where the secret or the database is.
-        dsn: the URL; None means the variables: the secret itself, else the user, else the secret's ARN.
+        region: the region of the secret or the database.
+        dsn: the URL; None takes it from the environment variables: the secret itself, else the user, else the ARN.
 
     Raises:
-        ConfigError: none is named, or it cannot be right.
+        ConfigError: no database is named, or its URL or secret is not valid.
         BotoCoreError, ClientError: the secret cannot be read.
     """
     source = _source(region, dsn)
-    return engines.engine(source) if isinstance(source, str) else _engine_of(source)
+    return engines.engine(source) if isinstance(source, str) else _source_engine(source)
 
 
 def async_database_engine(region: str, dsn: str | None = None) -> "AsyncEngine":
-    """Return a producer's engine of asyncio on the same database, with psycopg; on SQLite with aiosqlite.
+    """Return a producer's engine for asyncio: on Postgres with psycopg, on SQLite with aiosqlite.
 
-    Its pool is SQLAlchemy's own, of 15 connections at most. What a secret holds is read in a thread, so that the event
-    loop goes on. It needs `greenlet` (`pip install 'sqlalchemy[asyncio]'`).
+    The database is named as for `database_engine`. The pool is SQLAlchemy's own, of 15 connections at most. A secret
+    is read in a thread, so that the event loop goes on. It needs `greenlet` (`pip install 'sqlalchemy[asyncio]'`).
     https://docs.sqlalchemy.org/en/21/orm/extensions/asyncio.html#sqlalchemy.ext.asyncio.create_async_engine
     (`async_creator`; read 2026-11-27)
 
     Raises:
-        ConfigError: none is named, or it cannot be right.
+        ConfigError: no database is named, or its URL or secret is not valid.
         BotoCoreError, ClientError: the secret cannot be read.
     """
     from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 (needs greenlet)
@@ -106,7 +106,7 @@ def async_database_engine(region: str, dsn: str | None = None) -> "AsyncEngine":
 
 
 def _source(region: str, dsn: str | None) -> "str | _Source":
-    """Return the URL, or the source that it is read from; see `runtime_engine`."""
+    """Return a database's URL that never changes, or the source from which a changing URL is read again."""
     if dsn:
         return dsn
     variables = os.environ
@@ -127,39 +127,48 @@ def is_named() -> bool:
 
 
 def token_engine(read: Callable[[], str], clock: Clock) -> Engine:
-    """Return an engine on the Postgres whose URL, with a new token in it, `read` returns for each connection.
+    """Return an engine on a Postgres whose users log in with tokens.
 
     It opens `CONNECTIONS_PER_SECOND` at most; further callers wait.
 
+    Args:
+        read: returns the URL with a new token in it; called for each connection.
+        clock: measures the pauses between connections.
+
     Raises:
-        ConfigError, BotoCoreError: there is none at first. Later the last one is kept.
+        ConfigError, BotoCoreError: `read` raises it at first. If it fails later, the last URL is used again.
     """
-    return _engine_of(_token_source(read, clock))
+    return _source_engine(_token_source(read, clock))
 
 
 def rotating_engine(read: Callable[[], str], clock: Clock) -> Engine:
-    """Return an engine on the Postgres whose URL `read` returns, asked again when it may have changed.
+    """Return an engine on a Postgres whose password changes.
+
+    Args:
+        read: returns the URL from a secret; called again after a minute, and when the database refuses the password.
+        clock: measures the age of the URL.
 
     Raises:
         ConfigError: the secret holds no URL.
-        BotoCoreError, ClientError: it cannot be read the first time. Later the last one that was read is kept.
+        BotoCoreError, ClientError: the secret cannot be read at first. If it fails later, the last URL is used again.
     """
-    return _engine_of(_Source(read, clock))
+    return _source_engine(_Source(read, clock))
 
 
 def _token_source(read: Callable[[], str], clock: Clock) -> "_Source":
     return _Source(read, clock, fresh_seconds=0, pause_seconds=1 / CONNECTIONS_PER_SECOND)
 
 
-def _engine_of(source: "_Source") -> Engine:
+def _source_engine(source: "_Source") -> Engine:
     return engines.engine(source.url.render_as_string(hide_password=False), connect=source.connect)
 
 
 class _Source:
-    """The URL as it was last read. Any number of threads use it.
+    """A database's URL, read again when it is old or its credentials are refused. Any number of threads use it.
 
     Args:
-        fresh_seconds: how long the URL is kept; 0 reads it for each connection.
+        read: returns the URL.
+        fresh_seconds: how long a URL is used before it is read again; 0 reads it for each connection.
         pause_seconds: the shortest time between two connections.
     """
 
@@ -179,7 +188,7 @@ class _Source:
         self._refused_at = 0.0
 
     def current(self) -> URL:
-        """Return the URL, read again if it is old and no other thread does so."""
+        """Return the URL; if it is old, read it again first, unless another thread is reading it."""
         if self._age_seconds() >= self._fresh_seconds and self._reading.acquire(blocking=False):
             try:
                 self._renew()
@@ -188,20 +197,21 @@ class _Source:
         return self.url
 
     def connect(self, dialect: Dialect, _: object, __: object, named: Mapping[str, Any]) -> Any:
-        """Connect; if the database refuses the credentials and the secret now has others, try once more with those.
+        """Return a new connection, for SQLAlchemy's `do_connect`.
+
+        If the database refuses the credentials and the secret has others by now, these are tried once.
 
         Raises:
-            RefusedForNow: a rotation may be under way, and the secret's current credentials are refused as well, or are
-                the ones that were refused.
+            RefusedForNow: the secret's current credentials are refused, and a rotation may be under way.
         """
-        self._clock.sleep(self._turn_seconds())
+        self._clock.sleep(self._take_turn())
         url = self.current()
         try:
             connection = _open(dialect, url, named)
         except psycopg.OperationalError as error:
             if not engines.is_refused(error):
                 raise
-            url, refused = self._read_after(url), url
+            url, refused = self._url_after_refusal(url), url
             try:
                 if url == refused:
                     raise
@@ -213,19 +223,19 @@ class _Source:
         return connection
 
     async def connect_async(self) -> "psycopg.AsyncConnection[Any]":
-        """Connect like `connect`, without blocking the event loop.
+        """Return a new connection like `connect`, without blocking the event loop.
 
         Raises:
-            RefusedForNow: the same as in `connect`.
+            RefusedForNow: the secret's current credentials are refused, and a rotation may be under way.
         """
-        await asyncio.sleep(self._turn_seconds())
+        await asyncio.sleep(self._take_turn())
         url = await asyncio.to_thread(self.current)
         try:
             connection = await _open_async(url)
         except psycopg.OperationalError as error:
             if not engines.is_refused(error):
                 raise
-            url, refused = await asyncio.to_thread(self._read_after, url), url
+            url, refused = await asyncio.to_thread(self._url_after_refusal, url), url
             try:
                 if url == refused:
                     raise
@@ -237,7 +247,7 @@ class _Source:
         return connection
 
     def _require_no_rotation(self, error: psycopg.OperationalError) -> None:
-        """Return unless the database refuses the credentials and a rotation may be under way.
+        """Raise if the error is a refusal of the credentials and a rotation may be under way.
 
         Raises:
             RefusedForNow: a rotation may be under way.
@@ -246,23 +256,23 @@ class _Source:
             reason = engines.refusal(error)
             raise engines.RefusedForNow(f"the database refuses the credentials for now ({reason})") from error
 
-    def _turn_seconds(self) -> float:
-        """Return how long it is until this connection's turn."""
+    def _take_turn(self) -> float:
+        """Take the next turn to connect, and return the seconds until then."""
         with self._counting:
             now = self._clock.monotonic()
             begins_at = max(self._next_at, now)
             self._next_at = begins_at + self._pause_seconds
         return begins_at - now
 
-    def _read_after(self, refused: URL) -> URL:
-        """Return the URL after a refusal: read again, unless another thread just did."""
+    def _url_after_refusal(self, refused: URL) -> URL:
+        """Return the URL after its credentials were refused: read again, unless another thread just did."""
         with self._reading:
             if self.url == refused and self._age_seconds() >= REPEAT_SECONDS:
                 self._renew()
             return self.url
 
     def _renew(self) -> None:
-        """Read the secret, or have a token made; if that fails, keep the URL that was read last."""
+        """Read the URL from its secret, or with a new token; if that fails, keep the one that was read last."""
         try:
             url = make_url(self._read())
         except (*sdk.UNANSWERED, ClientError, ConfigError) as error:
@@ -278,7 +288,7 @@ class _Source:
         return self._clock.monotonic() - self._read_at
 
     def _may_be_rotating(self) -> bool:
-        """Count a refusal; return whether the first refusal of this series is recent."""
+        """Note a refusal; return whether the series of refusals began less than five minutes ago."""
         now = self._clock.monotonic()
         with self._counting:
             if self._refused_since is None or now - self._refused_at > GRACE_SECONDS:

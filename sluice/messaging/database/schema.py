@@ -109,8 +109,8 @@ def upgrade_sql(name: str, metadata: MetaData, steps: Iterable[str], *, recollat
     Args:
         name: the kind of database.
         metadata: the tables of the last version.
-        steps: SQL of each step in between.
-        recollates: whether one of these has the keys compared byte by byte.
+        steps: SQL statements of the steps between the versions.
+        recollates: whether one of the steps lets Postgres compare keys byte by byte.
 
     Raises:
         OutboxError: there are none for this kind of database.
@@ -137,6 +137,7 @@ def _name(index: Index) -> str:
 
 
 def _compile(statement: CreateTable | CreateIndex, dialect: Dialect) -> str:
+    """Return a statement as SQL that ends with a semicolon, indented by spaces."""
     lines = str(statement.compile(dialect=dialect)).strip().splitlines()
     return "\n".join(line.rstrip().replace("\t", "    ") for line in lines) + ";"
 
@@ -158,6 +159,7 @@ def missing_tables(connection: Connection, metadata: MetaData) -> list[Table]:
 
 
 def _column_drift(connection: Connection, table: Table) -> list[str]:
+    """Return a sentence for each column that is missing, of another kind, or unknown and required."""
     seen = {column["name"]: column for column in inspect(connection).get_columns(table.name)}
     sentences = []
     for column in table.columns:
@@ -166,7 +168,7 @@ def _column_drift(connection: Connection, table: Table) -> list[str]:
             continue
         there = seen[column.name]
         wanted = column.type.dialect_impl(connection.dialect)
-        if not _holds(connection, there["type"], wanted):
+        if not _accepts_values_of(connection, there["type"], wanted):
             expected = column.type.compile(connection.dialect)
             sentences.append(f"column {table.name}.{column.name} is {there['type']}, expected is {expected}")
         if bool(there["nullable"]) and not column.nullable:
@@ -178,8 +180,8 @@ def _column_drift(connection: Connection, table: Table) -> list[str]:
     return sentences + [f"column {table.name}.{name} is required and not known here" for name in extra]
 
 
-def _holds(connection: Connection, there: TypeEngine[Any], wanted: TypeEngine[Any]) -> bool:
-    """Return whether a column of one type accepts every value of another type; SQLite's accept any length."""
+def _accepts_values_of(connection: Connection, there: TypeEngine[Any], wanted: TypeEngine[Any]) -> bool:
+    """Return whether a column of type `there` accepts every value of the wanted type; SQLite's accept any length."""
     if not any(isinstance(there, kind) and isinstance(wanted, kind) for kind in _KINDS):
         return False
     is_short = isinstance(wanted, BigInteger) and not isinstance(there, BigInteger)
@@ -187,7 +189,7 @@ def _holds(connection: Connection, there: TypeEngine[Any], wanted: TypeEngine[An
 
 
 def _collation_drift(connection: Connection, table: Table) -> list[str]:
-    """Return the key columns that are not compared byte by byte: an index might treat two values as equal."""
+    """Return a sentence for each key that is not compared byte by byte: an index might treat two values as equal."""
     if connection.dialect.name == "postgresql":
         seen = dict(map(tuple, connection.execute(_COLLATIONS, {"table": table.name})))
         expected = "C"
@@ -202,9 +204,9 @@ def _collation_drift(connection: Connection, table: Table) -> list[str]:
 
 
 def recollate(connection: Connection, metadata: MetaData) -> None:
-    """Have Postgres compare the keys of tables byte by byte: it makes their indexes anew, and counts for its planner.
+    """Let Postgres compare the keys of tables byte by byte: it rebuilds their indexes and renews its statistics.
 
-    Until then a change of the system's collation may have broken a unique index. So what is there twice is looked for
+    An earlier change of the system's collation may have broken a unique index. So keys that exist twice are looked for
     first, in every row and without an index, while everybody may write.
     https://www.postgresql.org/docs/18/sql-altertable.html, https://www.postgresql.org/docs/18/collation.html
     (read 2026-11-26)
@@ -235,17 +237,19 @@ def recollate(connection: Connection, metadata: MetaData) -> None:
 
 
 def _recollations(table: Table) -> tuple[str, str]:
-    """Return the SQL with which Postgres compares the keys of a table byte by byte, and renews their statistics."""
+    """Return two statements of Postgres: compare the keys of a table byte by byte, and renew their statistics."""
     keys = _keys(table)
     changes = ", ".join(f'ALTER COLUMN {name} TYPE text COLLATE "C"' for name in keys)
     return f"ALTER TABLE {table.name} {changes}", f"ANALYZE {table.name} ({', '.join(keys)})"
 
 
 def _keys(table: Table) -> list[str]:
+    """Return the names of a table's columns that are keys."""
     return [column.name for column in table.columns if column.type is KEY]
 
 
 def _require_single(connection: Connection, table: Table, constraint: ColumnCollectionConstraint) -> None:
+    """Refuse a table in which several rows have the same key of a unique constraint."""
     if not any(column.type is KEY for column in constraint.columns):
         return
     keys = [column.collate("C") if column.type is KEY else column for column in constraint.columns]
@@ -270,6 +274,7 @@ def _is_required(column: object) -> bool:
 
 
 def _index_drift(connection: Connection, table: Table) -> list[str]:
+    """Return a sentence for each unique constraint and index that is missing, deferrable or not valid."""
     found, invalid = inspect(connection), _find_indexes(connection, table, _INVALID)
     deferrable = _find_indexes(connection, table, _DEFERRABLE)
     valid = [index for index in found.get_indexes(table.name) if index["name"] not in invalid]
@@ -297,7 +302,7 @@ def _index_drift(connection: Connection, table: Table) -> list[str]:
 
 
 def _find_indexes(connection: Connection, table: Table, statement: TextClause) -> set[str]:
-    """Return the names of a table's indexes that a statement finds; none on SQLite.
+    """Return the names of a table's indexes that a statement of Postgres selects; none on SQLite.
 
     An index is INVALID, and Postgres does not use it, while a CREATE INDEX CONCURRENTLY goes on or when it has failed.
     https://www.postgresql.org/docs/18/sql-createindex.html#SQL-CREATEINDEX-CONCURRENTLY (read 2026-11-24)

@@ -92,7 +92,7 @@ class OnStandby(OutboxError):
 
 
 class _Durable(FunctionElement[bool]):
-    """The SQL expression TRUE; see `DURABLE`. A function: SQLAlchemy caches a statement by the keys of its elements.
+    """The SQL expression TRUE; see `DURABLE`. It is a function element, because SQLAlchemy can cache such statements.
 
     https://docs.sqlalchemy.org/en/21/core/compiler.html#enabling-caching-support-for-custom-constructs (read
     2026-11-26)
@@ -128,13 +128,13 @@ def keep_commit(connection: Connection) -> None:
 
 
 def require_durable(connection: Connection) -> None:
-    """Refuse a connection that may lose a commit to a power cut, or cannot write every event; without a round trip.
+    """Refuse a connection that may lose a commit to a power cut, or cannot store every event; without a round trip.
 
-    Postgres is made to keep a commit (`DURABLE`), and tells a driver of libpq both encodings when it is connected:
+    On Postgres only the encodings are checked, which the server tells at the connect; `DURABLE` makes it keep a commit.
     https://www.postgresql.org/docs/18/libpq-status.html#LIBPQ-PQPARAMETERSTATUS (read 2026-11-26).
 
     Raises:
-        OutboxError: it may, or it cannot.
+        OutboxError: an encoding is not UTF8, or SQLite's `PRAGMA synchronous` is less than FULL.
     """
     if connection.dialect.name != "sqlite":
         status = _parameter_status(connection.connection.driver_connection)
@@ -210,7 +210,10 @@ def faults(connection: Connection, rights: Mapping[str, str]) -> Iterator[str]:
 
 
 def collation_faults(connection: Connection) -> Iterator[str]:
-    """Yield which collations of Postgres are of another version than indexes: of a host, as ours depend on none."""
+    """Yield a sentence for each collation of Postgres that is of another version than the indexes made with it.
+
+    Sluice's own tables use none of these collations; the project's tables may.
+    """
     if connection.dialect.name == "sqlite" or (connection.dialect.server_version_info or ()) < _COLLATIONS_SINCE:
         return
     for row in connection.execute(_COLLATIONS):
@@ -223,6 +226,7 @@ def collation_faults(connection: Connection) -> Iterator[str]:
 
 
 def _table_faults(connection: Connection, rights: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each fault of the tables on Postgres: schema, kind, triggers, rules and missing rights."""
     rows = connection.execute(_TABLES, {"names": list(rights), "rights": list(rights.values())}).all()
     if len({row.schema for row in rows}) > 1:
         places = ", ".join(f"{row.name} in {row.schema}" for row in rows)
@@ -267,7 +271,7 @@ def _table_faults(connection: Connection, rights: Mapping[str, str]) -> Iterator
 
 
 def _sqlite_faults(connection: Connection, rights: Mapping[str, str]) -> Iterator[str]:
-    """Yield the faults of an SQLite database. Other PRAGMAs belong to a connection, and each of ours sets its own."""
+    """Yield a sentence for each fault of an SQLite database: in memory, a journal that may be lost, triggers."""
     require_durable(connection)
     path = connection.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one()
     if not path:

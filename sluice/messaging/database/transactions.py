@@ -68,18 +68,20 @@ class TransactionEndedError(Exception):
 
 
 class BegunTransaction:
-    """The transaction a session is in, guarded while a handler runs: only `commit` commits it, and all of it.
+    """The transaction of a session, guarded while a handler runs: only `commit` commits it, and as a whole.
 
-    A commit, and a statement that begins with one, are refused where they are tried. A statement that has ended the
-    transaction is noticed after it, and nothing more is executed. A rollback is seen. What leaves another transaction
-    open is not: so before the commit, after all hooks of the session, the database is asked whether it is still that
-    transaction, Postgres for its id, SQLite for a savepoint, which ends with its transaction. SQLite commits every
-    statement by itself once its transaction has ended, so there the driver is refused all of that.
+    - A commit by the handler, and a statement that begins with COMMIT, are refused.
+    - After a statement that has ended the transaction, nothing more is executed.
+    - A handler may end the transaction and begin another one unseen. So before the commit, after all hooks of the
+      session, the database is asked whether the transaction is still the same: Postgres by its id, SQLite by a
+      savepoint, which ends with its transaction.
+    - SQLite commits every statement by itself once a transaction has ended, so its driver is refused such statements.
+
     https://www.postgresql.org/docs/18/functions-info.html#FUNCTIONS-INFO-SNAPSHOT,
     https://www.sqlite.org/c3ref/set_authorizer.html, https://www.sqlite.org/lang_transaction.html (read 2026-11-22)
 
     Args:
-        transaction_id: Postgres's, where a statement of it has returned that; None asks.
+        transaction_id: the id of the transaction on Postgres if it is known; None queries it.
     """
 
     def __init__(self, session: Session, transaction_id: int | None = None) -> None:
@@ -95,7 +97,7 @@ class BegunTransaction:
         self._thread: int | None = None
 
     def guard(self) -> None:
-        """Guard it until `release`.
+        """Guard the transaction until `release`: a handler is about to get the session.
 
         Raises:
             OutboxError: the engine commits each statement by itself.
@@ -117,7 +119,7 @@ class BegunTransaction:
         connections.end_own_work()
 
     def release(self) -> None:
-        """Guard it no longer: the handler has returned, and the transaction has ended or is rolled back."""
+        """Stop guarding: the handler has returned, and the transaction has ended or is rolled back."""
         connections.begin_own_work()
         if isinstance(self._session, MessageSession):
             self._session.begun = None
@@ -125,7 +127,7 @@ class BegunTransaction:
         self._keep_to_this_thread()
         if self._is_sqlite and not (self._has_committed or self._is_rolled_back):
             self._is_ended = self._is_ended_behind_authorizer()
-        self._let_go()
+        self._end_guard()
 
     def return_to_worker(self) -> None:
         """Let only this thread use the connection, because the handler has returned.
@@ -144,8 +146,8 @@ class BegunTransaction:
     def may_have_committed(self) -> bool:
         """Return whether anybody but the worker may have committed the transaction: then no attempt may follow.
 
-        A rollback commits nothing. A connection that is lost has committed nothing once its process on the server has
-        ended, which is seen to: a COMMIT that was sent may be under way there. It may close the session.
+        If the connection is lost, a COMMIT of the handler may still be under way on the server. Then the session is
+        closed, the server's process of the transaction is ended, and the server says what became of the transaction.
 
         Raises:
             DBAPIError: the database cannot be asked.
@@ -163,7 +165,7 @@ class BegunTransaction:
             return self._has_committed_on(connection)
 
     def _has_committed_on(self, connection: Connection) -> bool:
-        """Query the status of the transaction until it has ended; True if it does not end."""
+        """End the transaction on the server, and return whether it was committed; True if it does not end."""
         of_this = {"id": self._id}
 
         def status() -> object:
@@ -183,13 +185,14 @@ class BegunTransaction:
         return True
 
     def _can_answer(self) -> bool:
+        """Return whether the connection can execute a query: nothing is under way on it."""
         return isinstance(self._driver, connections.HookedConnection) and self._driver.is_at_rest()
 
     def require_open(self) -> None:
-        """Return if the session is still in this transaction, as far as is known without a query.
+        """Raise unless the session is still in this transaction, as far as is known without a query.
 
         Raises:
-            TransactionEndedError: the session is not, or a statement of the transaction has failed.
+            TransactionEndedError: the session has left it, or a statement of the transaction has failed.
         """
         self.require_same()
         if self._is_sqlite and not self._driver.in_transaction:
@@ -202,7 +205,7 @@ class BegunTransaction:
         return not self._is_sqlite and _transaction_status(self._driver) == _IN_ERROR
 
     def require_same(self) -> None:
-        """Return if the session is still in this transaction, as far as the session knows.
+        """Raise unless the session is still in this transaction, as far as the session knows.
 
         Raises:
             TransactionEndedError: the session is not in it.
@@ -229,14 +232,14 @@ class BegunTransaction:
             raise TransactionEndedError(TransactionEndedError.ENDED)
 
     def on_commit(self) -> None:
-        """Let the mark be written, or refuse; SQLAlchemy calls this before a commit of a connection without hooks."""
+        """Write the mark, or refuse the commit; SQLAlchemy calls this before a commit of a connection without hooks."""
         is_hooked = isinstance(self._driver, connections.HookedConnection)
         # an engine with options also calls the listeners of the one it is made of
         if not (is_hooked or self._has_committed):
             self._end()
 
     def _end_if_prepared(self) -> None:
-        """Let the mark be written, unless it is a hook of the session that commits, before the session does.
+        """Write the mark for the session's own commit; refuse the commit of a hook that runs before it.
 
         A session's transaction is active until all of its hooks before the commit have run.
 
@@ -249,19 +252,21 @@ class BegunTransaction:
         self._end()
 
     def _end(self) -> None:
+        """Write the mark, and let the driver commit; roll back if the transaction is not whole."""
         try:
             self._require_whole()
         except BaseException:
             # SQLAlchemy takes it for committed, and would give the connection back with the transaction open.
             self._is_rolled_back = True
-            self._let_go()
+            self._end_guard()
             with suppress(psycopg.Error):  # the connection may be gone, and then says so first
                 self._driver.rollback()
             raise
-        self._let_go()
+        self._end_guard()
         self._has_committed = True
 
     def _require_whole(self) -> None:
+        """Write the mark, and raise unless the transaction is still the one that was begun."""
         if self._mark is None:
             raise TransactionEndedError(TransactionEndedError.ENDED)
         if self._has_failed():
@@ -274,6 +279,7 @@ class BegunTransaction:
             raise TransactionEndedError(TransactionEndedError.NOT_WHOLE)
 
     def _is_whole(self) -> bool:
+        """Query whether the transaction is still the one that was begun."""
         if not self._is_sqlite:
             return bool(self._connection.execute(_TRANSACTION_ID_IF_ANY).scalar_one() == self._id)
         try:
@@ -299,6 +305,7 @@ class BegunTransaction:
             raise TransactionEndedError(TransactionEndedError.ENDED)
 
     def _authorize(self, action: int, operation: str | None, value: str | None, *_: object) -> int:
+        """Return SQLITE_OK or SQLITE_DENY for an action that SQLite is about to do, as its authorizer."""
         self._is_authorizer = True
         if self._thread not in (None, threading.get_ident()):
             return sqlite3.SQLITE_DENY  # a thread that the handler left behind
@@ -317,7 +324,7 @@ class BegunTransaction:
             self._driver.keep_to_this_thread()
 
     def _is_ended_behind_authorizer(self) -> bool:
-        """Return whether the transaction has ended while another authorizer was set: ours would have refused it."""
+        """Return whether the transaction has ended while the handler had replaced the worker's authorizer."""
         self._is_authorizer = False
         try:
             self._driver.execute(f"SELECT {id(self)}").close()  # a statement that was never prepared
@@ -325,8 +332,8 @@ class BegunTransaction:
             return False
         return not (self._is_authorizer or self._driver.in_transaction)
 
-    def _let_go(self) -> None:
-        """Refuse the driver nothing any more."""
+    def _end_guard(self) -> None:
+        """Let SQLite's driver do everything again."""
         if self._is_sqlite:
             connections.authorize(self._driver, None)
 
@@ -350,7 +357,7 @@ class MessageSession(Session):
         """Return the engine to execute on; SQLAlchemy calls it before each statement.
 
         Raises:
-            TransactionEndedError: its handler has ended its transaction.
+            TransactionEndedError: the handler of the message has ended the session's transaction.
         """
         self._begin_late()
         if self.begun is not None:
@@ -358,17 +365,17 @@ class MessageSession(Session):
         return super().get_bind(*arguments, **named)
 
     def begin(self, nested: bool = False) -> SessionTransaction:  # noqa: FBT001, FBT002 (as it is called)
-        """Begin a transaction, or a savepoint, which is not around what the worker does first."""
+        """Begin a transaction, or a savepoint, before which the worker begins the transaction of the message."""
         if nested:
             self._begin_late()
         return super().begin(nested)
 
     def commit(self) -> None:
-        """Commit."""
+        """Commit, on the thread of the lane."""
         event_loops.on_lane(super().commit)
 
     def rollback(self) -> None:
-        """Roll back."""
+        """Roll back, on the thread of the lane."""
         event_loops.on_lane(super().rollback)
 
     def close(self) -> None:
@@ -394,7 +401,7 @@ _listening = threading.Lock()
 
 
 def listen(engine: Engine) -> None:
-    """Listen to an engine once: to listen to the connection of each transaction takes a tenth of a message's time."""
+    """Register the guard's listeners on an engine, once; on each connection they would cost a tenth of the work."""
     if engine in _listened:
         return
     with _listening:
@@ -406,7 +413,7 @@ def listen(engine: Engine) -> None:
             event.listen(engine, "do_execute", _execute)
             event.listen(engine, "do_executemany", _execute_many)
             event.listen(engine, "do_execute_no_params", _execute_no_params)
-            connections.close_lent(engine)
+            connections.close_changed_connections(engine)
             connections.mark_borrowed(engine)
             _listened.add(engine)
 
@@ -430,9 +437,9 @@ def close_session(session: Session) -> None:
 class MessageSessions:
     """Sessions of messages on an engine; any number of threads open them.
 
-    Each message has an engine of its own, which shares the pool: a handler that listens to it, or gives it options,
-    does so for no other message. An engine is used again where nobody has kept it, and its attributes, of which
-    listeners and options are two, are as they were.
+    Each message has an engine of its own, which shares the pool. So a handler that adds a listener or an option to its
+    engine changes no other message's. An engine is used again if nobody has kept a reference to it and its attributes,
+    listeners and options among them, are unchanged.
     https://docs.sqlalchemy.org/en/21/core/connections.html#sqlalchemy.engine.Engine.execution_options (read 2026-11-27)
     """
 
@@ -443,7 +450,7 @@ class MessageSessions:
     def open(self) -> Iterator[MessageSession]:
         """Yield a session for one message; it is closed with the block."""
         connections.begin_own_work()
-        made = self._take_transaction()
+        made = self._take_engine()
         session = MessageSession(made.engine, self._engine)
         made.holders = made.holders or _count_holders(made.engine)  # of a new one: nobody has it yet
         try:
@@ -453,7 +460,8 @@ class MessageSessions:
         if _count_holders(made.engine) == made.holders and vars(made.engine) == made.attributes:
             self._idle.append(made)
 
-    def _take_transaction(self) -> "_MessageEngine":
+    def _take_engine(self) -> "_MessageEngine":
+        """Return an idle engine, unless the worker's engine has changed since it was made; otherwise a new one."""
         attributes = vars(self._engine).copy()
         while self._idle:
             try:
@@ -468,7 +476,13 @@ class MessageSessions:
 
 @dataclass(slots=True)
 class _MessageEngine:
-    """An engine for one message at a time, with the attributes that it had when it was new."""
+    """An engine for one message at a time.
+
+    Args:
+        attributes: its attributes when it was new.
+        parents_attributes: the attributes of the worker's engine at that time.
+        holders: the numbers of references and weak references to it when nobody else had it; None before its first use.
+    """
 
     engine: Engine
     attributes: dict[str, Any]
@@ -477,6 +491,7 @@ class _MessageEngine:
 
 
 def _count_holders(engine: Engine) -> tuple[int, int]:
+    """Return the numbers of references and of weak references to an engine."""
     return sys.getrefcount(engine), getweakrefcount(engine)
 
 
@@ -509,9 +524,9 @@ def _execute_if_guarded(execute: Callable[[], object], cursor: object, statement
     """Execute a statement of a handler's transaction, and return True; return False to let SQLAlchemy execute it."""
     begun = _guarded.get(context.root_connection)
     if begun is None:
-        return event_loops.is_executed(execute, cursor)
+        return event_loops.execute_on_lane(execute, cursor)
     begun.on_statement(statement)
-    if not event_loops.is_executed(execute, cursor):
+    if not event_loops.execute_on_lane(execute, cursor):
         execute()
     begun.on_executed()
     return True

@@ -49,7 +49,13 @@ type Write = Callable[[Connection, Sequence[Event]], None]
 
 @dataclass(frozen=True, slots=True)
 class _PendingEvent:
-    """An event without a number yet: its topic and writer, its transaction, and its place in the session."""
+    """An event that has no number yet.
+
+    Args:
+        write: numbers and stores the events of its topic.
+        transaction: the session's transaction or savepoint in which the event was added.
+        place: how many events the session had added before.
+    """
 
     topic: str
     write: Write
@@ -129,6 +135,7 @@ class Unit:
             self._watch(connection)
 
     def _watch(self, connection: Connection) -> None:
+        """Listen to a connection, so that a commit without the session is refused."""
         if connection not in _watching:
             _watching[connection] = WeakSet()
             _listen(connection)
@@ -168,6 +175,7 @@ class Unit:
         self._is_committing = self._is_numbered = True
 
     def _require_whole(self) -> None:
+        """Refuse to number the events if rows that belong to them may be missing, or committed without them."""
         first = self._added[0]
         if self._is_lost:
             raise OutboxError(
@@ -183,7 +191,7 @@ class Unit:
             )
 
     def _connection(self, session: Session) -> Connection:
-        """Return the connection to which the session wrote its rows; without rows, the one it would write them to.
+        """Return the connection to which the session wrote its rows, or without rows would write them.
 
         Raises:
             OutboxError: rows were written through several connections, or there is no database.
@@ -224,10 +232,10 @@ class Unit:
         return connection.execute(_TRANSACTION_ID_IF_ANY).scalar_one() is not None
 
     def keep(self, savepoint: SessionTransaction) -> None:
-        """Refuse a commit around an open savepoint: its events would be lost.
+        """Note the savepoint that is open while the session commits; refuse the second commit with the same savepoint.
 
         Raises:
-            OutboxError: the same savepoint was open at the commit before.
+            OutboxError: the savepoint was open at the commit before, too: the events in it would be lost.
         """
         if self._added and savepoint is self._kept:
             raise OutboxError(
@@ -241,7 +249,7 @@ class Unit:
         self._added = [added for added in self._added if not added.is_within(rolled_back)]
 
     def expunge(self) -> None:
-        """Note that a change has left the session without being written."""
+        """Note that an object with an unwritten change was expunged, about which an earlier event may be."""
         self._expunged = self._count
 
     def note_savepoint(self, connection: Connection, act: str, name: str) -> None:
@@ -261,7 +269,7 @@ class Unit:
             names.append((name, since))
 
     def lose(self, connection: Connection) -> None:
-        """Note that a connection rolls the rows of the session back; warn where they were committed before that."""
+        """Note that a connection rolls back the session's rows; warn if they may have been committed before."""
         has_ended = connection in self._open and _is_open(connection) is False
         if has_ended and self._added and not self._is_lost and sys.exc_info()[0] is None:
             warnings.warn(
@@ -428,7 +436,7 @@ _LISTENERS_OF_TWO_PHASES: dict[str, Callable[..., None]] = {
 
 
 def _listen(connection: Connection) -> None:
-    """Listen to a connection with an event.
+    """Register the listeners on one connection, because an event was added to its session.
 
     A listener of the engine would slow all of its connections down, and its addition while other threads execute would
     break their iteration over the listeners. Four of a connection take a tenth of a millisecond (measured 2026-11-27).
@@ -445,7 +453,7 @@ def require_transaction(connection: Connection) -> None:
     https://www.psycopg.org/psycopg3/docs/basic/transactions.html#autocommit-transactions (read 2026-11-26)
 
     Raises:
-        OutboxError: it does.
+        OutboxError: the connection is in AUTOCOMMIT.
     """
     if connection.invalidated:
         return

@@ -1,13 +1,14 @@
 """A comparison of an outbox's sent messages with each consumer's inbox and queues.
 
-A number is accounted for if the inbox says so: handled, parked, dead, given up, or before the consumer's first number
-of the group. Any other number has not arrived. It is *missing* if no queue can still hold it: it is older than the
-longest time in flight, and for each queue that may hold it, either the retention is over or SQS counts no message in
-it. Otherwise it is unknown, and the reason is given. If the queues hold fewer messages than there are such numbers and
-dead letters, some of them are lost, though not known by number (`Shortage`).
+A *number* is the number of a message in its group. It is accounted for if the inbox says so: handled, parked, dead,
+given up, or before the consumer's first number of the group. Any other number has not arrived. It is *missing* if no
+queue can still hold its message: the message is older than the longest time in flight, and each queue either keeps
+messages for a shorter time or is empty by SQS's count. Otherwise it is unknown, and the reason is given. If the queues
+hold fewer messages than there are unknown numbers and dead letters, some are lost, though not known by number
+(`Shortage`).
 
-Most groups need one look: `screening` shows that a consumer has handled all of their numbers in order. The messages of
-the others are read one by one, except for numbers that were handled in order.
+For most groups `screening` shows that a consumer has handled all numbers in order. The messages of the other groups are
+read one by one, except for numbers that were handled in order.
 
 SQS counts approximately. `QueuePlace.about` is read before the inboxes, and the queue is counted before and after the
 DLQs, so a message that moves meanwhile is seen in one of them. The outbox is read before the inboxes, so a number that
@@ -52,7 +53,7 @@ from sluice.messaging.reconciliation.screening import (
 from sluice.messaging.reconciliation.states import GroupSnapshot, NumberState, has_rows, read_groups
 
 _GROUPS = 500
-"""The most groups that are looked at closely at once."""
+"""The most groups whose numbers are judged one by one at once."""
 _IDS = 500
 """The most messages whose bodies are read in one statement."""
 _RANGES = 200
@@ -70,7 +71,9 @@ class _SuspectGroup:
     """A group in which some consumer has not handled every number in order.
 
     Args:
-        routes: those consumers.
+        sent: the numbers of the messages that the outbox has sent.
+        counter: the group's counter in the outbox; None if it was forgotten.
+        routes: the routes of the consumers that have not handled every number in order.
     """
 
     sent: SentNumbers
@@ -84,15 +87,16 @@ class Reconciliation:
     Args:
         engine: the engine of the outbox's database.
         now_us: the time of the outbox's database before the queues were counted, microseconds UTC.
-        in_flight_us: the longest time that a message may be in flight; a younger message is not judged.
-        counts_young: whether younger messages are at least counted, and compared with the counts of the queues. False
-            leaves them out altogether.
+        in_flight_us: the longest time of a message in flight, in microseconds; a younger message is not judged.
+        counts_young: whether younger messages are counted, and compared with the counts of the queues; False leaves
+            them out.
 
     Attributes:
-        rows: how many messages were looked at.
-        epochs: how many groups are in which epoch.
+        judgements: the result of each consumer, by its name.
+        rows: the number of compared messages.
+        epochs: the number of groups in each epoch.
         restored: the groups in which a consumer knows later numbers than the outbox, up to a thousand.
-        restored_count: how many they are.
+        restored_count: the number of all such groups.
     """
 
     def __init__(
@@ -119,7 +123,7 @@ class Reconciliation:
         self._held: dict[str, Counter[frozenset[str]]] = {route.consumer: Counter() for route in self._routes}
 
     def compare(self) -> None:
-        """Read the whole outbox of the topic, and the inboxes' knowledge of its numbers."""
+        """Read the topic's outbox and the inboxes, and fill `judgements` and the counts."""
         for route in self._judged:
             self._histories[route.consumer] = _read_history(route, self._last_arrival(route))
         self._seen = [route for route in self._judged if not self._is_blind(route)]
@@ -133,10 +137,11 @@ class Reconciliation:
                 self._judge_blind(route)
 
     def _last_arrival(self, route: Route) -> int:
-        """Return when a message was committed that has come although the subscription of now would not let it.
+        """Return when a message was committed that arrived although the present subscription does not let it pass.
 
-        What was sent before that has another cause. It is the latest of the last messages of some groups, or 0: none
-        of them is such a message, or the subscription is as declared.
+        A message that was sent before that instant was lost for another cause. The instant, in microseconds UTC, is the
+        latest of the last messages of some groups; 0 if none of them is such a message, or the subscription is as
+        declared.
         """
         if route.is_subscribed is not False and route.accepts is None:
             return 0
@@ -151,7 +156,7 @@ class Reconciliation:
         return max((row.created_at_us for row in rows if not accepts(json.loads(row.attributes), row.body)), default=0)
 
     def _screen(self) -> Iterator[_SuspectGroup]:
-        """Count the groups in which all is in order, and yield the others."""
+        """Count the messages of groups that were handled in order, and yield the other groups."""
         with ExitStack() as stack:
             connections: dict[Engine, Connection] = {}
 
@@ -180,6 +185,7 @@ class Reconciliation:
                 group = next(groups, None)
 
     def _note_epoch(self, counter: GroupCounter, positions: Mapping[str, PositionRow | None]) -> None:
+        """Count a group's epoch, and note the group if a consumer's position is later than the outbox's counter."""
         self.epochs[counter.epoch] += 1
         last = (counter.epoch, counter.last_seq)
         if any(row is not None and (row.epoch, row.last_seq) > last for row in positions.values()):
@@ -191,7 +197,7 @@ class Reconciliation:
     def _suspect(
         self, sent: SentNumbers, counter: GroupCounter | None, positions: Mapping[str, PositionRow | None]
     ) -> _SuspectGroup:
-        """Count the messages of a group as handled at each consumer that has handled all of them in order."""
+        """Count a group's messages as handled for consumers that handled all in order; return it with the others."""
         left = []
         for route in self._seen:
             row = positions[route.consumer]
@@ -210,7 +216,7 @@ class Reconciliation:
         return _SuspectGroup(sent, counter, left)
 
     def _examine(self, suspects: Sequence[_SuspectGroup]) -> None:
-        """Judge the numbers of groups one by one."""
+        """Judge the numbers of groups one by one, and add a finding for each missing one."""
         snapshots = {
             route.consumer: _read_snapshots(
                 route, [suspect.sent.group_id for suspect in suspects if route in suspect.routes]
@@ -239,7 +245,7 @@ class Reconciliation:
     def _judge_group(
         self, suspect: _SuspectGroup, route: Route, snapshot: GroupSnapshot
     ) -> Iterator[tuple[int, int, Cause]]:
-        """Count a group's numbers, and yield each that is missing, with its epoch and cause."""
+        """Count a group's numbers by their states, and yield (number, epoch, cause) of each missing one."""
         counter = suspect.counter
         handled = [] if counter is None else snapshot.handled_ranges(counter.epoch, counter.first_seq)
         judged = 0
@@ -258,7 +264,7 @@ class Reconciliation:
             self.judgements[route.consumer].states[NumberState.HANDLED] += suspect.sent.messages - judged
 
     def _messages(self, group_id: str, handled: list[tuple[int, int]]) -> Iterator[Row[Any]]:
-        """Yield the sent messages of a group, by number, except those in these ranges."""
+        """Yield the sent messages of a group, by number, without the numbers in the ranges of `handled`."""
         m = outbox.messages.c
         columns = (m.id, m.group_id, m.group_seq, m.sent_at_us, m.created_at_us, m.sns_message_id)
         here = (*sent_messages(self._topic, before_us=self._before_us), m.group_id == group_id)
@@ -283,9 +289,9 @@ class Reconciliation:
     def _judge(
         self, route: Route, row: Row[Any], epoch: int, snapshot: GroupSnapshot, content: Row[Any] | None
     ) -> Cause | None:
-        """Count a number under its state or under the reason of a doubt.
+        """Count a number under its state or its doubt, the reason why it cannot be judged.
 
-        Return the cause if it is missing, otherwise None.
+        Return the cause if the number is missing, otherwise None.
         """
         judgement, history = self.judgements[route.consumer], self._histories[route.consumer]
         state = snapshot.state_of(epoch, row.group_seq)
@@ -327,7 +333,7 @@ class Reconciliation:
         return Cause.NO_POSITION if cause is Cause.NOT_IN_QUEUE and snapshot.row is None else cause
 
     def _doubt(self, route: Route, history: "_ConsumerHistory", snapshot: GroupSnapshot, sent_us: int) -> str | None:
-        """Return why a number may have arrived unseen, or may be on its way; None if only a queue can hold it."""
+        """Return why a number may have arrived unseen, or be in flight; None if only a queue can hold its message."""
         if snapshot.row is None and history.forgotten_before_us is not None and sent_us < history.forgotten_before_us:
             return "its inbox has forgotten groups of that time (inbox_retention_seconds)"
         if not self._is_old(sent_us):
@@ -335,7 +341,7 @@ class Reconciliation:
         return None if route.places else "its queues are not known"
 
     def _holding(self, route: Route, sent_us: int) -> list[QueuePlace]:
-        """Return the queues that may hold a message."""
+        """Return the queues of a consumer that may hold a message sent at that instant."""
         brought_back_us = self._histories[route.consumer].brought_back_us
         return [
             place
@@ -344,7 +350,7 @@ class Reconciliation:
         ]
 
     def _check_young(self, route: Route) -> None:
-        """Check whether the queue holds as many messages as there are numbers that are too young to be judged."""
+        """Count the numbers too young to be judged: as awaited if the queue holds as many messages, else as a doubt."""
         judgement = self.judgements[route.consumer]
         queue = next((place for place in route.places if not place.is_dlq), None)
         if not judgement.young or queue is None:
@@ -358,7 +364,7 @@ class Reconciliation:
         judgement.undecided += [replace(numbers, cause=doubt) for numbers in judgement.young_numbers]
 
     def _check_dead_letters(self, route: Route) -> None:
-        """Look whether the queues can hold as many messages as the inbox records as dead."""
+        """Count the numbers that the inbox records as dead; if the queues are empty, add a finding for each of them."""
         judgement = self.judgements[route.consumer]
         dead = self._histories[route.consumer].dead
         judgement.dead = sum(row.through - row.seq + 1 for row in dead)
@@ -384,11 +390,10 @@ class Reconciliation:
             )
 
     def _shortage(self, route: Route) -> Shortage | None:
-        """Return how many messages are lost because queues hold fewer than there are numbers that only they can hold.
+        """Return the shortage: messages that some queues should hold, but fewer are in them; None without one.
 
-        Dead letters may be in any of the queues, as somebody may have brought them back. Numbers that nobody brought
-        back and that are older than a queue's retention are not in it. Of all sets of queues, the one that lacks most
-        messages counts; by the marriage theorem no more are lost for certain.
+        Dead letters may be in any of the queues, as somebody may have brought them back. Of all sets of queues, the one
+        that lacks most messages counts; by the marriage theorem no more are lost for certain.
         """
         dead = [row for row in self._histories[route.consumer].dead if self._is_old(row.seen_at_us)]
         places = {place.name: place for place in route.places if place.about != 0}
@@ -410,7 +415,7 @@ class Reconciliation:
         return self._now_us - at_us >= self._in_flight_us
 
     def _judge_blind(self, route: Route) -> None:
-        """Judge a consumer of which nothing is in its database: only what nobody published is missing for certain."""
+        """Judge a consumer without any row in its database: only messages that were never published are missing."""
         m = outbox.messages.c
         sent = sent_messages(self._topic, before_us=self._before_us)
         unpublished = select(m.id, m.group_id, m.group_seq, m.sent_at_us, m.created_at_us, m.sns_message_id, m.body)
@@ -432,16 +437,19 @@ class Reconciliation:
             judgement.doubts[_NO_ROWS.format(consumer=route.consumer)] += count - early_count
 
     def _is_blind(self, route: Route) -> bool:
+        """Return whether the consumer has no row in its database, so that the inbox may be in another one."""
         return not self._histories[route.consumer].has_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ConsumerHistory:
-    """An inbox's knowledge of the consumer as a whole.
+    """An inbox's records of a consumer that belong to no single group.
 
     Args:
         has_rows: whether any row of the consumer is in the database.
-        arrived_us: see `Reconciliation._last_arrival`.
+        forgotten_before_us: groups without a message since this instant may have been deleted; None if none were.
+        arrived_us: when a message was committed that arrived although the present subscription lets it not pass; 0 if
+            none is known.
         brought_back_us: when a message was last brought back from the consumer's DLQ, by the audit.
         dead: the open dead numbers of the consumer.
     """
@@ -454,6 +462,7 @@ class _ConsumerHistory:
 
 
 def _read_history(route: Route, arrived_us: int) -> _ConsumerHistory:
+    """Return the records of a consumer in its inbox."""
     name = route.consumer
     exceptions, audit = inbox.exceptions.c, inbox.audit.c
     is_dead = (exceptions.consumer == name, exceptions.state == inbox.DEAD, exceptions.closed_at_us.is_(None))
@@ -487,6 +496,7 @@ def _is_between(column: Any, first: int, last: int | None) -> Any:
 
 
 def _cause(route: Route, row: Row[Any], content: Row[Any] | None, *, arrived_us: int) -> Cause:
+    """Return why a missing message has not arrived; `content` has its body and attributes, if a filter needs them."""
     if row.sns_message_id is None:
         return Cause.NOT_PUBLISHED
     if row.sent_at_us is not None and row.sent_at_us < arrived_us:
@@ -503,6 +513,7 @@ def _epoch_of(body: str) -> int:
 
 
 def _text_of(span_us: int) -> str:
+    """Return a span of microseconds in words: in days, hours or minutes if it is a whole number of them."""
     seconds = span_us // 1_000_000
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length and seconds % length == 0:

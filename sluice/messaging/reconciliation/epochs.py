@@ -16,7 +16,13 @@ _GROUPS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEpochs:
-    """The epoch of one group in the outbox, and its consumers' positions: consumer to (epoch, last number)."""
+    """The epoch of one group in the outbox, and its consumers' positions.
+
+    Args:
+        first_seq: the first number of the epoch.
+        last_seq: the last number that the outbox has given.
+        positions: consumer -> (epoch, last number) in its inbox; None if the inbox does not have the group.
+    """
 
     group_id: str
     epoch: int
@@ -59,6 +65,7 @@ def compare_epochs(engine: Engine, topic: str, routes: Iterable[Route]) -> Itera
 
 
 def _positions(route: Route, group_ids: list[str]) -> dict[str, tuple[int, int]]:
+    """Return group id -> (epoch, last number) in a consumer's inbox, for the groups that it has."""
     g = inbox.groups.c
     here = (g.consumer == route.consumer, g.group_id.in_(group_ids))
     with engines.reading(route.known_engine) as connection:

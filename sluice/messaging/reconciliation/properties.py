@@ -27,9 +27,10 @@ class PropertyVerdict:
     """The verdict on one property.
 
     Args:
-        opportunities: how often it could have been broken.
-        violations: how often it was, at least.
-        doubts: why something is not known.
+        subject: the property.
+        opportunities: how often the property could have been broken.
+        violations: how often it was broken, at least.
+        doubts: the reasons why something is not known.
     """
 
     subject: Property
@@ -39,7 +40,7 @@ class PropertyVerdict:
 
     @property
     def verdict(self) -> str:
-        """Return VALID, INVALID or UNKNOWN, or that there was no opportunity."""
+        """Return VALID, INVALID or UNKNOWN; NOT_EXERCISED if there was no opportunity."""
         if self.violations:
             return INVALID
         if self.doubts:
@@ -49,12 +50,13 @@ class PropertyVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteFacts:
-    """The facts of one consumer that its properties are judged by.
+    """The facts of one consumer by which the properties are judged.
 
     Args:
-        wrong: what is wrong with its subscription.
-        subscription_fault: why its subscription is not known.
-        unjudged: why its numbers are not judged.
+        judgement: the result of the comparison.
+        wrong: a sentence for each fault of the consumer's subscription.
+        subscription_fault: why the subscription is not known; None if it is.
+        unjudged: why the consumer's messages were not compared; None if they were.
     """
 
     judgement: Judgement
@@ -103,9 +105,10 @@ def judge_properties(compared: Reconciliation, consumers: Iterable[RouteFacts]) 
 
 
 def _count(judgement: Judgement, causes: Sequence[Cause]) -> int:
+    """Return the number of missing messages that were found for these causes."""
     return sum(finding.count for finding in judgement.findings if finding.cause in causes)
 
 
 def _texts(found: Iterable[RouteFacts], doubts_of: Callable[[RouteFacts], Iterable[str]]) -> list[str]:
-    """Return the doubts of all consumers, each with its consumer."""
+    """Return the doubts of all consumers, each with its consumer's name in front."""
     return [f"{each.judgement.consumer}: {doubt}" for each in found for doubt in doubts_of(each)]

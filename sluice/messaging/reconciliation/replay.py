@@ -1,7 +1,7 @@
-"""A replay: events that an outbox still keeps are set aside in a consumer's inbox, which hands them out in order.
+"""A replay: events that an outbox still keeps are parked in a consumer's inbox, from which its worker handles them.
 
-No queue and no topic is used: no deduplication window can swallow an event, no other consumer gets one, and the order
-is that of the numbers. `docs/decisions/0023-replay-into-the-inbox.md` says why.
+No queue and no topic is used. So no deduplication window can swallow an event, no other consumer gets one, and the
+order is that of the numbers. `docs/decisions/0023-replay-into-the-inbox.md` says why.
 
 Pending events are replayed as well: an event may have been published before the consumer was subscribed, and be marked
 as sent only later. The inbox drops the copy from the queue by its number. Nothing behind a quarantined event is
@@ -64,10 +64,12 @@ class GroupReplay:
     """The replay of one group, planned or done.
 
     Args:
-        counts: how many events have which outcome.
-        begins_at: the first number that is handed out, where the group's own first number is an earlier one.
-        late: ranges of sent numbers that can only be handled late.
-        filtered: how many events the consumer's filter policy leaves out.
+        counts: the number of events of each outcome.
+        begins_at: the first number that is handled, if the group has earlier ones that are not; else None.
+        late: ranges (first, last) of sent numbers that can only be handled late.
+        filtered: the number of events that the consumer's filter policy leaves out.
+        first: (epoch, number) of the first event to handle; None if there is none.
+        last: (epoch, number) of the last event to handle; None if there is none.
     """
 
     group_id: str
@@ -131,14 +133,14 @@ class Replay:
         return [KeptNumbers(group_id=group_id, first=first, last=last) for group_id, first, last in rows]
 
     def plan(self, kept: KeptNumbers) -> GroupReplay:
-        """Return what would become of a group's kept events now. Nothing is written."""
+        """Return what a replay of a group's kept events would do now. Nothing is written."""
         with engines.reading(self._inbox) as connection, engines.explaining_missing_tables():
             return self._go_through(connection, kept, sets_aside=False)
 
     def carry_out(self, kept: KeptNumbers, allowed: frozenset[ReplayOutcome]) -> GroupReplay | None:
-        """Set a group's events aside, in one transaction with the row of the audit.
+        """Park a group's events in the inbox, in one transaction with the row of the audit, and return what was done.
 
-        None, and nothing is written, where an event has another outcome than the allowed ones by now.
+        If an event has another outcome than the allowed ones by now, nothing is written and None is returned.
         """
         with self._inbox.connect() as connection, engines.explaining_missing_tables():
             done = self._go_through(connection, kept, sets_aside=True)
@@ -152,7 +154,7 @@ class Replay:
         return done
 
     def _go_through(self, connection: Connection, kept: KeptNumbers, *, sets_aside: bool) -> GroupReplay:
-        """Return the outcomes of a group's events, and set aside those that are to be handled if `sets_aside`."""
+        """Return the outcomes of a group's events; if `sets_aside`, park those that are to be handled."""
         found = GroupReplay(group_id=kept.group_id)
         group: ReplayedGroup | None = None
         for page in self._pages(kept):

@@ -1,4 +1,4 @@
-"""The ways from a topic to its consumers, and what was found on each."""
+"""Routes: the ways from a topic to its consumers. And the result of a comparison for each consumer."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from sluice.messaging.reconciliation.states import NumberState
 
 SETTLED_SECONDS = 60
-"""SQS's counts are consistent so long after the last send at the earliest."""
+"""The time after the last send before which SQS's counts of messages may still be wrong."""
 _FINDINGS_MAX = 100_000
 
 
@@ -35,11 +35,11 @@ class QueuePlace:
     """A queue that may hold a message of a consumer.
 
     Args:
-        about: how many messages are in it, in flight and delayed ones included, as SQS counts; None is unknown.
-        most: how many may have been in it between the first look and the last; None is `about`.
-        fault: why the count is unknown.
+        about: SQS's count of messages in it, in flight and delayed ones included; None is unknown.
+        most: the most messages that may have been in it between the first count and the last; None means `about`.
+        fault: why the count is unknown; None if it is known.
         retention_us: how long it keeps a message, microseconds.
-        is_dlq: whether it is one of the DLQs; a message may arrive there as late as its queue keeps it.
+        is_dlq: whether it is a DLQ, where a message may arrive late and then stay for another retention.
     """
 
     name: str
@@ -50,7 +50,13 @@ class QueuePlace:
     is_dlq: bool = False
 
     def may_hold(self, *, sent_us: int, now_us: int, brought_back_us: int | None) -> bool:
-        """Return whether a message may be in this queue."""
+        """Return whether a message may be in this queue; all instants are microseconds UTC.
+
+        Args:
+            sent_us: when the message was sent.
+            now_us: the present instant.
+            brought_back_us: when a message of the consumer was last brought back from its DLQ; None for never.
+        """
         if self.about == 0:
             return False
         kept_us = self.retention_us
@@ -68,7 +74,7 @@ class QueuePlace:
 
     @property
     def capacity(self) -> int | None:
-        """Return how many messages it can have held at most; None is unknown."""
+        """Return the most messages that the queue can have held; None is unknown."""
         return self.about if self.most is None else self.most
 
 
@@ -118,20 +124,20 @@ class Finding:
 
     @property
     def count(self) -> int:
-        """Return how many numbers."""
+        """Return the count of the numbers."""
         return self.last - self.first + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """Numbers of which some are lost for certain, because their queues hold fewer messages than there are numbers.
+    """Messages of which some are lost for certain, because some queues should hold more messages than they do.
 
     Args:
-        lost: how many are lost at least; which of them is not known.
-        missing: how many numbers have not come, and may be in these queues.
-        dead: how many numbers are dead by the inbox's record.
-        held: how many messages these queues hold, as SQS counts.
-        queues: their names.
+        lost: the least number of lost messages; which of them are lost is not known.
+        missing: the number of messages that have not arrived, and only these queues can hold.
+        dead: the number of messages that the inbox records as dead.
+        held: SQS's count of the messages in these queues.
+        queues: the names of the queues.
     """
 
     lost: int
@@ -142,7 +148,7 @@ class Shortage:
 
     @property
     def sentence(self) -> str:
-        """Return what is lost, in words."""
+        """Return the shortage as a sentence for people."""
         return (
             f"at least {self.lost} of {self.missing + self.dead} messages: {self.missing} have not come and"
             f" {self.dead} are dead, and {' and '.join(self.queues)} hold about {self.held}; which of them is not known"
@@ -151,18 +157,19 @@ class Shortage:
 
 @dataclass(slots=True)
 class Judgement:
-    """The result of one consumer.
+    """The result of a comparison for one consumer. A number stands for a message.
 
     Args:
-        states: how many numbers are in which state.
-        doubts: each reason, with the count of numbers that cannot be judged for it.
-        dead_doubts: the same of dead letters.
-        dead: how many numbers are dead by the inbox's record.
-        young: how many numbers have not arrived and may be in flight.
-        undecided: the numbers of `doubts`, each with its reason.
-        young_numbers: those of `young`.
+        states: the count of numbers in each state.
+        findings: the missing numbers with their causes.
+        doubts: the count of numbers that cannot be judged, by reason.
+        dead_doubts: the count of dead letters that cannot be judged, by reason.
+        dead: the count of numbers that the inbox records as dead.
+        young: the count of numbers that have not arrived and may be in flight.
+        undecided: the numbers of `doubts`, each with its reason as the cause.
+        young_numbers: the numbers that `young` counts.
         is_cut: whether there are more findings than are kept.
-        shortage: numbers of which some are lost, and which is not known; None if no such loss is certain.
+        shortage: messages of which some are lost, though it is not known which; None if no such loss is certain.
     """
 
     consumer: str
@@ -179,7 +186,7 @@ class Judgement:
 
     @property
     def missing(self) -> int:
-        """Return how many numbers are missing at least."""
+        """Return the count of missing numbers, at least."""
         return sum(finding.count for finding in self.findings) + (self.shortage.lost if self.shortage else 0)
 
     def find(self, finding: Finding) -> None:

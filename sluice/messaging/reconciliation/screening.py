@@ -1,6 +1,6 @@
-"""A merge of an outbox's groups with its consumers' positions, by which most groups need no second look.
+"""A fast comparison of an outbox's groups with its consumers' positions, which clears most groups.
 
-The databases add up the messages of each group and send one row for each group, in the order of the group ids. All rows
+The databases count the messages of each group and send one row for each group, in the order of the group ids. All rows
 are streamed, so memory does not grow with their number. Group ids are compared byte by byte on Postgres (collation
 "C") and on SQLite, which is the order of Python's strings, too.
 
@@ -25,7 +25,7 @@ _ROWS = 10_000
 
 
 class GroupCounter(NamedTuple):
-    """A group's counter in the outbox."""
+    """A group's counter in the outbox: its epoch, with the first and the last number given in it."""
 
     group_id: str
     epoch: int
@@ -57,11 +57,11 @@ class PositionRow(NamedTuple):
 
 
 class Streams:
-    """Rows that a database sends while they are read.
+    """Reads rows while the database sends them, so that they are never all in memory.
 
     Args:
-        connection: in a transaction.
-        stack: closes what was not read to its end, before it closes the connection.
+        connection: a connection in a transaction.
+        stack: closes each unfinished result, before it closes the connection.
     """
 
     def __init__(self, connection: Connection, stack: ExitStack) -> None:
@@ -75,9 +75,9 @@ class Streams:
 
 
 def sent_messages(topic: str, *, before_us: int) -> tuple[Any, ...]:
-    """Return the conditions of a topic's messages that were sent up to an instant.
+    """Return the SQL conditions of a topic's messages that were sent up to an instant, microseconds UTC.
 
-    A row without the instant counts: somebody changed it.
+    A row without an instant of its sending is included; somebody must have changed it.
     """
     m = outbox.messages.c
     return m.topic == topic, m.status == SENT, or_(m.sent_at_us.is_(None), m.sent_at_us <= before_us)
@@ -86,7 +86,7 @@ def sent_messages(topic: str, *, before_us: int) -> tuple[Any, ...]:
 def groups_of(
     outbox_rows: Streams, topic: str, *, before_us: int
 ) -> Iterator[tuple[str, GroupCounter | None, SentNumbers | None]]:
-    """Yield each group of a topic with its counter and its sent messages, in the order of the ids."""
+    """Yield (group id, counter, sent messages) of each group of a topic, in the order of the ids."""
     m, g = outbox.messages.c, outbox.groups.c
     numbers = (func.min(m.group_seq), func.max(m.group_seq), func.count())
     of_group = select(m.group_id, *numbers).where(*sent_messages(topic, before_us=before_us))

@@ -34,12 +34,12 @@ class NumberState(StrEnum):
 
 @dataclass(slots=True)
 class GroupSnapshot:
-    """An inbox's knowledge of one group.
+    """An inbox's rows of one group.
 
     Args:
-        row: the consumer's position; None if the group has received nothing, or its row was deleted.
-        exceptions: the records of its numbers, in their order.
-        parked: epoch and number of each parked message, to whether the message is held.
+        row: the consumer's position; None if nothing of the group was received, or its row was deleted.
+        exceptions: the rows of numbers that did not come in order, sorted by epoch and number.
+        parked: (epoch, number) of each parked message -> whether it is held for an operator.
     """
 
     row: Row[Any] | None = None
@@ -47,16 +47,13 @@ class GroupSnapshot:
     parked: dict[tuple[int, int], bool] = field(default_factory=dict)
 
     def exception_of(self, epoch: int, seq: int) -> Row[Any] | None:
-        """Return the record of a number; None if it has none."""
+        """Return the exception row of a number; None if the number came in order or has not come."""
         behind = bisect_right(self.exceptions, (epoch, seq), key=_place_of)
         row = self.exceptions[behind - 1] if behind else None
         return row if row is not None and row.epoch == epoch and seq <= row.through else None
 
     def handled_ranges(self, epoch: int, first: int) -> list[tuple[int, int]]:
-        """Return the ranges of numbers of an epoch, from `first` on, that were handled in order.
-
-        Any other number has a state of its own, see `state_of`.
-        """
+        """Return the ranges (lowest, highest) of an epoch's numbers, from `first` on, that were handled in order."""
         row = self.row
         if row is None or row.epoch != epoch:
             return []
@@ -69,7 +66,7 @@ class GroupSnapshot:
         return [(lowest, highest) for lowest, highest in ranges if lowest <= highest]
 
     def state_of(self, epoch: int, seq: int) -> NumberState:
-        """Return the state of a number."""
+        """Return the state of a number of an epoch."""
         row = self.row
         position = (0, 0) if row is None else (row.epoch, row.last_seq)
         if (epoch, seq) in self.parked and (epoch, seq) > position:
@@ -87,6 +84,7 @@ class GroupSnapshot:
 
 
 def _state_of_exception(exception: Row[Any]) -> NumberState:
+    """Return the state of a number by its exception row."""
     is_open = exception.closed_at_us is None
     match exception.state:
         case inbox.GAP:
@@ -101,7 +99,7 @@ def _state_of_exception(exception: Row[Any]) -> NumberState:
 
 
 def read_groups(connection: Connection, consumer: str, group_ids: Sequence[str]) -> dict[str, GroupSnapshot]:
-    """Return an inbox's knowledge of groups, by group id; each id has an entry."""
+    """Return an inbox's rows of groups, by group id; each id has an entry."""
     found = {group_id: GroupSnapshot() for group_id in group_ids}
     for start in range(0, len(group_ids), _GROUPS):
         some = group_ids[start : start + _GROUPS]
@@ -129,7 +127,7 @@ def _add_row(snapshot: GroupSnapshot, table: str, row: Row[Any]) -> None:
 
 
 def has_rows(connection: Connection, consumer: str) -> bool:
-    """Return whether any row of a consumer is in this inbox. If not, its inbox may be in another database."""
+    """Return whether any row of a consumer is in this inbox; without one, its inbox may be in another database."""
     tables = (inbox.groups, inbox.exceptions)
     return any(
         connection.execute(select(1).select_from(table).where(table.c.consumer == consumer).limit(1)).first()

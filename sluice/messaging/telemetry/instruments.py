@@ -12,11 +12,11 @@ from opentelemetry.metrics import Meter, get_meter
 from sluice.declaration import metrics
 
 _UNITS = {"Seconds": "s", "Count": "{count}"}
-"""CloudWatch's unit to that of UCUM. A plain 1 would be a ratio to an exporter."""
+"""CloudWatch's unit to the unit of UCUM, which OpenTelemetry uses. A plain 1 would mean a ratio."""
 
 
 def meter() -> Meter:
-    """Return the meter of the process's meter provider, which may be set now or later."""
+    """Return a meter of the process's meter provider, which may be set before or after this call."""
     return get_meter("sluice")
 
 
@@ -38,6 +38,6 @@ class InstrumentMetrics:
             )
 
     def put(self, values: Mapping[str, float]) -> None:
-        """Add to the counters, and set the gauges."""
+        """Add each value to its counter, or set its gauge, by the name of the metric."""
         for name, value in values.items():
             self._puts[name](value, self._attributes)

@@ -49,7 +49,7 @@ class EveryMetrics:
         self._sinks = tuple(sinks)
 
     def put(self, values: Mapping[str, float]) -> None:
-        """Give it to each."""
+        """Give the values of the metrics, by name, to each sink."""
         for sink in self._sinks:
             with harmless(sink, "a measurement was lost"):  # the sink may be a closed pipe, or a user's exporter
                 sink.put(values)
@@ -62,7 +62,7 @@ class EmbeddedMetrics:
         self._stream, self._dimensions, self._clock = stream, dict(dimensions), clock
 
     def put(self, values: Mapping[str, float]) -> None:
-        """Write a line."""
+        """Write the values of the metrics, by name, as one line of JSON."""
         directive = {
             "Namespace": metrics.NAMESPACE,
             "Dimensions": [list(self._dimensions)],
@@ -97,7 +97,7 @@ class WorkerTally(WorkerHooks):
         self.add(_SETTLED[settled.decision.action])
 
     def after_drain(self, _: Envelope) -> None:
-        """Count it as handled."""
+        """Count a parked message that was handled as handled."""
         self.add(metrics.HANDLED)
 
     def after_passing_over(self, _: Envelope) -> None:
@@ -105,19 +105,19 @@ class WorkerTally(WorkerHooks):
         self.add(metrics.PASSED_OVER)
 
     def before_retry(self, _: Envelope, __: str) -> None:
-        """Count it."""
+        """Count a retry."""
         self.add(metrics.RETRIED)
 
     def dead_lettered(self, _: Envelope | None, __: str) -> None:
-        """Count it."""
+        """Count a message that is recorded as dead, or held for an operator."""
         self.add(metrics.DEAD)
 
     def after_loss(self, _: ReceivedMessage, __: str) -> None:
-        """Count it."""
+        """Count a message whose lease was lost."""
         self.add(metrics.LOST)
 
     def not_deleted(self, _: ReceivedMessage) -> None:
-        """Count it."""
+        """Count a handled message that could not be deleted."""
         self.add(metrics.NOT_DELETED)
 
     def overdue(self, count: int) -> None:
@@ -148,6 +148,7 @@ class WorkerMetrics(WorkerTally):
             self._measure(gauges)
 
     def _measure(self, gauges: Gauges) -> None:
+        """Write the counts since the last measurement and the gauges."""
         counted = gauges.inbox_counts()
         measured = {
             metrics.PARKED_GROUPS: counted["parked_groups"],
@@ -160,7 +161,7 @@ class WorkerMetrics(WorkerTally):
         self._sink.put({**self.take(), **measured})
 
     def after_invocation(self, gauges: Gauges | None, _: float) -> None:
-        """Measure what its schedule invoked; of a batch, write what was counted."""
+        """Write all measurements after a scheduled invocation, which has gauges; after a batch only counts."""
         if gauges is not None:
             self._measure(gauges)
         elif any((taken := self.take()).values()):
@@ -209,5 +210,6 @@ class RelayMetrics(RelayHooks):
             self._sink.put({metrics.OUTBOX_PUBLISHED: count})
 
     def _take_published(self) -> int:
+        """Return the number of messages published since the last call."""
         count, self._published_count = self._published_count, 0
         return count

@@ -40,7 +40,7 @@ class PrometheusMetrics(Collector):
         self._gauges: dict[str, tuple[float, float]] = {}  # name to its value and the time of the measurement
 
     def put(self, values: Mapping[str, float]) -> None:
-        """Add to the counters, and replace the gauges."""
+        """Add each value to its counter, or replace its gauge, by the name of the metric."""
         now = self._clock.monotonic()
         with self._lock:
             for name, value in values.items():
@@ -50,7 +50,7 @@ class PrometheusMetrics(Collector):
                     self._gauges[name] = (value, now)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the metrics that a scrape shows."""
+        """Yield the metrics that a scrape shows; gauges without a recent measurement are left out."""
         earliest = self._clock.monotonic() - self._stale_seconds
         with self._lock:
             counts = dict(self._counts)
@@ -61,6 +61,7 @@ class PrometheusMetrics(Collector):
             yield self._family(GaugeMetricFamily, name, value)
 
     def _family[F: CounterMetricFamily | GaugeMetricFamily](self, kind: type[F], name: str, value: float) -> F:
+        """Return one value as a metric of prometheus-client, with the labels."""
         help_text = f"{name} of CloudWatch's namespace {metrics.NAMESPACE}"
         family = kind(metrics.prometheus_name(name), help_text, labels=list(self._labels))
         family.add_metric(list(self._labels.values()), value)

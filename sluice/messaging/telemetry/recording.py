@@ -34,13 +34,13 @@ class RecorderHook(Protocol):
 
 
 class RelayRecording(RelayHooks):
-    """Records published messages."""
+    """Records each message that a relay is about to publish."""
 
     def __init__(self, recorder: RecorderHook) -> None:
         self._recorder = recorder
 
     def before_publish(self, head: Head, taken_at_us: int) -> None:
-        """Record an attempt."""
+        """Record an attempt to publish a message, with the instants of its commit and of its read."""
         self._recorder.record_outbox_wait(
             body=head.body,
             deduplication_id=head.deduplication_id,
@@ -57,7 +57,7 @@ class WorkerRecording(WorkerHooks):
         self._recorder, self._queue_url = recorder, queue_url
 
     def before_acknowledge(self, settled: SettledMessage) -> None:
-        """Record an effect, or that a message was set aside."""
+        """Record that a message was handled or parked; a duplicate is not recorded."""
         message, decision = settled.message, settled.decision
         if decision.action is not Action.DROP:
             self._recorder.record_handled(

@@ -84,10 +84,10 @@ class Tracing(WorkerHooks):
             yield take
 
     def after_invocation(self, _: Gauges | None, seconds_max: float) -> None:
-        """Have kept spans and metrics exported, because a frozen process exports none; go on after `seconds_max`.
+        """Export spans and metrics before the process may be frozen; return after `seconds_max` at the latest.
 
-        The SDK gives its `force_flush` a timeout, which the processor of spans does not look at (as of
-        opentelemetry-sdk 1.45.2). What a slow exporter has not taken is exported by a later invocation.
+        A slow exporter goes on in a thread, and what it has not exported then follows in a later invocation. The
+        timeout of the SDK's own `force_flush` is not used: its span processor ignores it (opentelemetry-sdk 1.45.2).
         """
         if self._flusher is None or not self._flusher.is_alive():
             self._flusher = threading.Thread(target=_flush, name="flush", daemon=True)
@@ -96,7 +96,7 @@ class Tracing(WorkerHooks):
 
 
 def _flush() -> None:
-    """Export what the providers of spans and of metrics keep; those of the API alone keep nothing."""
+    """Export the spans and metrics that the providers have collected; without the SDK the providers collect none."""
     from opentelemetry import metrics, trace
 
     for provider in (trace.get_tracer_provider(), metrics.get_meter_provider()):

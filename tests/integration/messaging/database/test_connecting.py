@@ -196,7 +196,7 @@ def test_a_connection_lent_during_its_engines_disposal_is_closed_afterwards(
 ) -> None:
     """No code takes it from its old pool again, so the server would keep it until it is garbage collected."""
     made = make(engine.url.render_as_string(hide_password=False))
-    connections.close_lent(made)
+    connections.close_changed_connections(made)
     with made.connect() as connection:
         connection.execute(text("SELECT 1"))
         driver: Any = connection.connection.driver_connection
