@@ -78,22 +78,24 @@ class _Pages:
         )
 
     def _draw(self, template: str, values: Mapping[str, Any], *, status: HTTPStatus = HTTPStatus.OK) -> Response:
+        """Return a page: a template with its values."""
         return HTMLResponse(self._templates.get_template(template).render(values), status_code=status)
 
     def _fail(self, sentence: str, status: HTTPStatus) -> Response:
+        """Return a page with a sentence that says what failed."""
         return self._draw("failed.html", {"sentence": sentence}, status=status)
 
     def refuse(self, _: Request, refusal: RefusedRequestError) -> Response:
-        """Return the page of a refused request, which has no links and no names of ours."""
+        """Return the page of a refused request, which has no links and names nothing of the environment."""
         return self._draw("refused.html", {"sentence": refusal.sentence}, status=refusal.status)
 
-    def _answer(self, view: Callable[..., Answer], *given: Any) -> Response:
-        """Return what a view answers, or a page that says why it does not."""
+    def _answer(self, view: Callable[..., Answer], *arguments: Any) -> Response:
+        """Return the page or the redirect of a view called with these arguments; if it fails, a page that says why."""
         try:
-            found = view(self._console, *given)
-            if isinstance(found, Draw):
-                return self._draw(found.template, found.values)
-            return RedirectResponse(found, status_code=HTTPStatus.SEE_OTHER)
+            answer = view(self._console, *arguments)
+            if isinstance(answer, Draw):
+                return self._draw(answer.template, answer.values)
+            return RedirectResponse(answer, status_code=HTTPStatus.SEE_OTHER)
         except RefusedRequestError as refusal:
             return self._fail(refusal.sentence, refusal.status)
         except PageNotFoundError as error:
@@ -107,14 +109,14 @@ class _Pages:
             return self._fail("this page has a mistake of its own; the terminal has more", _MISTAKE)
 
     async def show(self, view: View, request: Request) -> Response:
-        """Answer with a page."""
+        """Answer a GET request by its view, which runs in a thread."""
         return await run_in_threadpool(self._answer, view, request)
 
     async def open_or_show(self, request: Request) -> Response:
         """Exchange the token of the printed address for the cookie, or show the overview.
 
-        The answer to the token is a page that goes on by itself: after a redirect a browser would still call the visit
-        one from elsewhere, and withhold the cookie.
+        The answer to the token is a page that loads the overview by itself, because after a redirect a browser would
+        still take the visit for one from another site, and not send the cookie.
         """
         if "token" not in request.query_params:
             return await self.show(show_overview, request)
@@ -127,7 +129,7 @@ class _Pages:
         return response
 
     async def read_form(self, view: FormView, request: Request) -> Response:
-        """Answer a form of ours."""
+        """Answer a form of the console's pages by its view, which runs in a thread."""
         try:
             form = await self._gate.read_form(request)
         except RefusedRequestError as refusal:
@@ -135,19 +137,19 @@ class _Pages:
         return await run_in_threadpool(self._answer, view, request, form)
 
     async def send_file(self, request: Request) -> Response:
-        """Send one of the files that pages load."""
+        """Answer with one of the files that pages load: a style sheet, a script or the icon."""
         found = _FILES.get(request.path_params["name"])
         if found is None:
             return self._fail("there is no such file", HTTPStatus.NOT_FOUND)
         return Response(found[0].read_bytes(), media_type=found[1])
 
     async def find_nothing(self, _: Request, __: Exception) -> Response:
-        """Answer an address that is none of ours."""
+        """Answer a request for an address that the console does not have."""
         return self._fail("there is no such page", HTTPStatus.NOT_FOUND)
 
 
 def build_app(console: Console, gate: ConsoleGate) -> Starlette:
-    """Return the application."""
+    """Return the console as an ASGI application, with the gate in front of every page."""
     answers = _Pages(console, gate)
     views = {path: partial(answers.show, view) for path, view in VIEWS.items()} | {"/": answers.open_or_show}
     routes = [

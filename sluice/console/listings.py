@@ -1,4 +1,4 @@
-"""Parked groups and gaps, the outbox, the search, and the audit."""
+"""The console's pages with parked groups and gaps, the outbox, the search, and the audit."""
 
 import json
 from functools import partial
@@ -37,7 +37,7 @@ _FOUND_MAX = 50
 
 
 def list_parked(console: Console, request: Request) -> Answer:
-    """List a consumer's parked groups, or its missing numbers."""
+    """Return the page of a consumer's parked groups; with `show=gaps` of its missing numbers."""
     consumer, choice = shown_consumer(console, request), chosen_rows(request)
     engine, after = console.inbox(consumer), parameter(request, "after")
     values: dict[str, Any] = {
@@ -67,7 +67,7 @@ def list_parked(console: Console, request: Request) -> Answer:
 
 
 def show_group(console: Console, request: Request) -> Answer:
-    """Show a parked group: what it waits for, and what is set aside behind that."""
+    """Return the page of a parked group: the number it waits for, its parked messages, and its history."""
     consumer, group = console.consumer(request.path_params["consumer"]).name, parameter(request, "group")
     engine = console.inbox(consumer)
     after = parameter(request, "after")
@@ -91,7 +91,7 @@ def show_group(console: Console, request: Request) -> Answer:
 
 
 def list_outbox(console: Console, request: Request) -> Answer:
-    """List the messages of a topic's outbox; without a status those that are not sent."""
+    """Return the page of the messages in a topic's outbox; without a status, of those that are not sent."""
     topics, choice = console.topics, chosen_rows(request)
     topic = parameter(request, "topic") or (topics[0] if topics else "")
     if topic not in topics:
@@ -127,7 +127,7 @@ def list_outbox(console: Console, request: Request) -> Answer:
 
 
 def find(console: Console, request: Request) -> Answer:
-    """Show where an event, or a group, is and was."""
+    """Return the page of the search: where an event or a group is, and was."""
     sought = parameter(request, "q")
     values: dict[str, Any] = {"page": "find", "sought": sought, "history": None, "unfound": None}
     if sought:
@@ -140,7 +140,7 @@ def find(console: Console, request: Request) -> Answer:
 
 
 def list_acts(console: Console, request: Request) -> Answer:
-    """List what operators did to a consumer's messages, or to a topic's, newest first."""
+    """Return the page of operators' actions on a consumer's or a topic's messages, newest first."""
     owner = parameter(request, "owner") or console.consumers[0].name
     engine, column = _audit_of(console, owner)
     before, choice = whole_number(parameter(request, "before")), chosen_rows(request)
@@ -166,16 +166,17 @@ def list_acts(console: Console, request: Request) -> Answer:
 
 
 def show_act(console: Console, request: Request) -> Answer:
-    """Show one action, without what the audit keeps of its message."""
+    """Return the page of one action, without the body of its message."""
     return _act_page(console, request.path_params["owner"], request.path_params["act"], is_shown=False)
 
 
 def show_act_detail(console: Console, _: Request, form: Form) -> Answer:
-    """Show one action with what the audit keeps of its message."""
+    """Return the page of one action with the body of its message, as the audit has it."""
     return _act_page(console, form.get("owner"), whole_number(form.get("act")), is_shown=True)
 
 
 def _act_page(console: Console, owner: str, act_id: int, *, is_shown: bool) -> Answer:
+    """Return the page of one action of a consumer's or a topic's audit; `is_shown` includes the message's body."""
     engine, column = _audit_of(console, owner)
     found = read(
         engine, lambda connection: audit.acts(connection, column, owner, most=1, before_id=min(act_id, 2**62) + 1)
@@ -189,7 +190,7 @@ def _act_page(console: Console, owner: str, act_id: int, *, is_shown: bool) -> A
 
 
 def _audit_of(console: Console, owner: str) -> tuple[Engine, "Column[str]"]:
-    """Return where the audit of a topic or a consumer is, and the column of its owner."""
+    """Return (engine of the audit's database, the audit's column with the owner) for a topic or a consumer."""
     if owner in console.topics:
         return console.outbox(), outbox.audit.c.topic
     return console.inbox(owner), inbox.audit.c.consumer

@@ -1,11 +1,11 @@
 """The gate in front of the pages: host, origin, a token, a cookie, and a token of each form.
 
 A page of another site can make a browser send requests to 127.0.0.1, and by DNS rebinding even read the answers. So a
-request has to name this host and port, must not come from another site, and needs a cookie that only the printed
-address gives, once. A form needs a second secret, which only our pages have.
+request has to name this host and port, must not come from another site, and needs a cookie. Only the address that
+`sluice ui` prints gives the cookie, once. A form needs a second secret, which only the console's pages have.
 
-Browsers give a cookie to every port of a host: another program of this machine gets it, too, if the same browser visits
-it at 127.0.0.1.
+Browsers send a cookie to every port of a host: so another program at 127.0.0.1 gets the cookie, too, if the same
+browser visits it.
 Sources: https://datatracker.ietf.org/doc/html/rfc6265#section-8.5 (cookies and ports),
 https://owasp.org/www-project-secure-headers/, https://fetch.spec.whatwg.org/#append-a-request-origin-header: with the
 policy `no-referrer` a browser would send `Origin: null` with our own forms (read 2026-11-27).
@@ -57,12 +57,12 @@ class RefusedRequestError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class ConsoleGate:
-    """The secrets of one process.
+    """Decides which requests the console answers, by the secrets of its process.
 
     Args:
-        port: on which it listens.
-        token: of the printed address, which is exchanged for the cookie once.
-        form_token: which each form of our pages has.
+        port: the port of the console.
+        token: the secret in the printed address, which is exchanged for the cookie once.
+        form_token: the secret in each form of the console's pages.
     """
 
     port: int
@@ -74,7 +74,7 @@ class ConsoleGate:
 
     @property
     def cookie(self) -> str:
-        """Return the name of the cookie, which another console on this machine does not overwrite."""
+        """Return the name of the cookie; the port is in it, so that two consoles do not overwrite each other's."""
         return f"sluice-ui-{self.port}"
 
     @property
@@ -87,7 +87,8 @@ class ConsoleGate:
         """Refuse a request that was made for another host or by another site.
 
         Raises:
-            RefusedRequestError: it names another host, or comes from another origin.
+            RefusedRequestError: the request names another host, comes from another origin, or has another method than
+                GET, HEAD and POST.
         """
         host = headers.get("host", "")
         if host not in self.hosts:
@@ -107,18 +108,18 @@ class ConsoleGate:
         Raises:
             RefusedRequestError: the browser has not used the printed address, or its session has ended.
         """
-        given = connection.cookies.get(self.cookie, "")
+        session = connection.cookies.get(self.cookie, "")
         is_open = self._session is not None and self.clock.monotonic() < self._ends_at
-        if not is_open or not _is_same(given, self._session or ""):
+        if not is_open or not _is_same(session, self._session or ""):
             raise RefusedRequestError(HTTPStatus.UNAUTHORIZED, _CLOSED)
         if connection.headers.get("sec-fetch-site") in _OTHER_SITES:
             raise RefusedRequestError(HTTPStatus.FORBIDDEN, "the request comes from another site than the console")
 
     def exchange(self, token: str) -> str:
-        """Return the value of the cookie for the token of the printed address.
+        """Return the value of the cookie in exchange for the token of the printed address.
 
         Raises:
-            RefusedRequestError: it is another token, or it was exchanged before.
+            RefusedRequestError: the token is wrong, or was exchanged before.
         """
         if not _is_same(token, self.token):
             raise RefusedRequestError(HTTPStatus.UNAUTHORIZED, _CLOSED)
@@ -129,14 +130,14 @@ class ConsoleGate:
         return self._session
 
     def set_cookie(self, response: Response, session: str) -> None:
-        """Let a response give a browser the session: for this host only, unseen by scripts and by other sites."""
+        """Set the cookie in a response: for this host only, hidden from scripts and other sites."""
         response.set_cookie(self.cookie, session, httponly=True, samesite="strict", path="/")
 
     async def read_form(self, request: Request) -> "Form":
-        """Return the fields of a form of our pages.
+        """Return the fields of a form of the console's pages.
 
         Raises:
-            RefusedRequestError: it is too large or none of ours.
+            RefusedRequestError: the form is too large, cannot be read, or lacks the console's secret.
         """
         if request.headers.get("content-type", "").partition(";")[0].strip() != _FORM_TYPE:
             raise RefusedRequestError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"allowed is {_FORM_TYPE}")
@@ -160,7 +161,7 @@ class Form:
     fields: dict[str, list[str]]
 
     def get(self, name: str) -> str:
-        """Return the first value of a field; empty where it has none."""
+        """Return the first value of a field; "" for a field that the form does not have."""
         return self.fields.get(name, [""])[0]
 
     def all(self, name: str) -> list[str]:
@@ -169,6 +170,7 @@ class Form:
 
 
 async def _read_body(request: Request) -> bytes:
+    """Return a request's body; refuse one that is too large, or of which nothing comes for four seconds."""
     body = bytearray()
     try:
         async with asyncio.timeout(_CHUNK_SECONDS) as limit:
@@ -185,8 +187,9 @@ async def _read_body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _is_same(given: str, secret: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode())
+def _is_same(received: str, secret: str) -> bool:
+    """Return whether a received text is the secret, in a time that tells nothing about the secret."""
+    return hmac.compare_digest(received.encode("utf-8", "surrogatepass"), secret.encode())
 
 
 type Refuse = Callable[[Request, RefusedRequestError], Response]
@@ -196,15 +199,15 @@ class GateMiddleware:
     """Refuses requests by the gate, and adds the headers to every response.
 
     Args:
-        is_public: whether a path needs no session.
-        refuse: draws the page of a refusal.
+        is_public: returns whether a path is answered without the cookie.
+        refuse: returns the page of a refusal.
     """
 
     def __init__(self, app: ASGIApp, gate: ConsoleGate, *, is_public: Callable[[str], bool], refuse: Refuse) -> None:
         self._app, self._gate, self._is_public, self._refuse = app, gate, is_public, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request: by the application, or by the page of a refusal."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return

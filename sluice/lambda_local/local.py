@@ -1,4 +1,4 @@
-"""A function polled for and invoked here: each thread has a poller and an execution environment of its own."""
+"""A local Lambda function with its pollers: each thread polls a queue and invokes a process of the function."""
 
 import threading
 from collections import Counter
@@ -21,7 +21,7 @@ _SERVER_ERROR = 500
 
 
 def sqs_call(client: Any) -> SqsCall:
-    """Return what calls SQS by a client of boto3's shape."""
+    """Return a function that calls SQS through a boto3 client, by the operation's name and its parameters."""
 
     def call(operation: str, params: dict[str, Any]) -> Mapping[str, Any]:
         answer: Mapping[str, Any] = getattr(client, xform_name(operation))(**params)
@@ -32,21 +32,21 @@ def sqs_call(client: Any) -> SqsCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSchedule:
-    """An event that invokes the function now and then."""
+    """An event with which the function is invoked every `seconds`."""
 
     event: Mapping[str, Any]
     seconds: float
 
 
 class LocalFunction:
-    """Polls and invokes until it is stopped, or idle for so long.
+    """Polls a queue and invokes a function in several threads.
 
     Args:
-        make_mapping: makes the poller of a thread.
-        make_process: makes the execution environment of a thread.
-        concurrency: how many threads.
-        schedule: invokes the function of the first thread.
-        is_throttled: whether each invocation is refused now, as where other functions use up the concurrency.
+        make_mapping: makes the event source mapping, the poller, of one thread.
+        make_process: makes the execution environment of one thread.
+        concurrency: the number of threads.
+        schedule: an event for the function of the first thread, besides those of the queue.
+        is_throttled: returns whether invocations are refused now, as if other functions used up the concurrency.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class LocalFunction:
         self._invocations: Counter[str] = Counter()
 
     def stop(self) -> None:
-        """End it, from any thread."""
+        """Let `run` end; called from any thread."""
         self._stop.set()
 
     def run(self, *, is_stopped: Callable[[], bool], idle_seconds: float | None) -> None:
-        """Work until stopped, or until nothing came for so long.
+        """Poll and invoke until `stop` is called, `is_stopped` returns true, or no message came for `idle_seconds`.
 
         Raises:
-            Exception: what polling raised, unless it may pass: the queue is gone, or refuses who calls.
+            Exception: the error of a poll that a retry does not mend: the queue is gone, or refuses the caller.
         """
         threads = [
             threading.Thread(target=self._work, args=(number,), name=f"function-{number}", daemon=True)
@@ -92,6 +92,7 @@ class LocalFunction:
             raise self._failure
 
     def _work(self, number: int) -> None:
+        """Poll and invoke in one thread until the end; thread 0 also invokes the function with the schedule's event."""
         mapping, process = self._make_mapping(), self._make_process()
         scheduled_at = self._clock.monotonic()
         try:
@@ -108,13 +109,14 @@ class LocalFunction:
                     is_busy = False
                 if not is_busy:
                     self._stop.wait(_PAUSE_SECONDS)
-        except Exception as error:  # the main thread tells of it
+        except Exception as error:  # the main thread raises it
             self._failure = error
             self._stop.set()
         finally:
             process.close()
 
     def _step(self, mapping: EventSourceMapping, process: FunctionProcess) -> bool:
+        """Poll once, and invoke the function with the batch; return whether it was invoked."""
         invocation = mapping.poll(self._clock.monotonic())
         if invocation is None:
             return False
@@ -133,14 +135,14 @@ class LocalFunction:
         return True
 
     def _is_idle(self, idle_seconds: float | None) -> bool:
-        """Return whether nothing came for so long, and no invocation is under way, however long it takes."""
+        """Return whether no invocation is under way, and none was for `idle_seconds`; None means never idle."""
         if idle_seconds is None or self._running:
             return False
         return self._clock.monotonic() - self._active_at >= idle_seconds
 
 
 def _may_pass(error: Exception) -> bool:
-    """Return whether a call that failed so may succeed when it is made again."""
+    """Return whether a call that failed with this error may succeed when it is repeated."""
     if not isinstance(error, ClientError):
         return not isinstance(error, sdk.NO_CREDENTIALS)
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", _SERVER_ERROR))

@@ -1,8 +1,9 @@
 """One execution environment of a function: a process of `awslambdaric`, started, frozen and killed as in Lambda.
 
-- It starts cold, with the first event; a start that fails is an invocation that fails.
-- Between two invocations it is stopped (SIGSTOP): no thread of it runs, its connections grow old.
-- It is killed when its time is over, or when it has more memory than is declared. The next event starts another one.
+- The process is started with the first event. If the start fails, the invocation fails.
+- Between two invocations it is stopped (SIGSTOP): no thread of it runs, and its connections are not used.
+- It is killed when an invocation takes longer than the timeout, or when it has more memory than is declared. The next
+  event starts another process.
 
 https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html (read 2026-11-27)
 """
@@ -26,7 +27,7 @@ from sluice.terminal.logger import Logger
 
 _log = Logger()
 START_SECONDS = 10.0
-"""Lambda gives the start of a process so long."""
+"""The longest time that Lambda gives a process to start."""
 _LOOK_SECONDS = 0.02
 
 
@@ -35,14 +36,14 @@ class FunctionProcess:
 
     Args:
         entry_point: the handler, `module.function`.
-        variables: the environment of the process, the Runtime API's address besides.
-        timeout_seconds: of an invocation.
-        memory_mb: of the process.
-        freezes: whether it is stopped between two invocations.
-        start_seconds: that it has to start; Lambda gives it ten, on a processor of its own.
+        variables: the environment variables of the process; the Runtime API's address is added.
+        timeout_seconds: the longest time of an invocation.
+        memory_mb: the most memory of the process.
+        freezes: whether the process is stopped between two invocations.
+        start_seconds: the longest time of a start.
 
     Attributes:
-        starts: how many processes were started.
+        starts: the number of processes that were started.
     """
 
     def __init__(
@@ -66,15 +67,15 @@ class FunctionProcess:
 
     @property
     def process_id(self) -> int | None:
-        """Return the id of the process that is there now; None where there is none."""
+        """Return the id of the present process; None if none was started, or it was ended."""
         return None if self._process is None else self._process.pid
 
     def invoke(self, event: Mapping[str, Any], *, is_stopped: Callable[[], bool] = lambda: False) -> object:
-        """Return what the function answers, or `NoAnswer.ERROR` where there is no answer.
+        """Return the function's return value, parsed from JSON; `NoAnswer.ERROR` if it raised, died or took too long.
 
         Args:
-            event: what the function is called with.
-            is_stopped: whether to give up, and end the process.
+            event: the event that the function is called with.
+            is_stopped: returns whether to give up and end the process.
         """
         api = self._start()
         if not self._await_start(api):
@@ -115,6 +116,7 @@ class FunctionProcess:
         self._cleanup.close()
 
     def _start(self) -> RuntimeApi:
+        """Start a process unless one is there, and return the Runtime API that the process asks for events."""
         if self._process is not None and self._process.poll() is not None:
             self.close()
         if self._api is not None:
@@ -129,6 +131,7 @@ class FunctionProcess:
         return api
 
     def _await_start(self, api: RuntimeApi) -> bool:
+        """Wait until the process has asked for its first event; return False if it fails or takes too long."""
         ends_at = self._clock.monotonic() + self._start_seconds + self._timeout_seconds
         while not api.is_ready and self._clock.monotonic() < ends_at:
             failed = api.take(_LOOK_SECONDS)
@@ -149,6 +152,7 @@ class FunctionProcess:
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def _read(self, answer: FunctionAnswer) -> object:
+        """Return the function's return value; `NoAnswer.ERROR` if it raised or returned no JSON."""
         if answer.body is None:
             _log.error("the function raised", error=answer.error)
             return NoAnswer.ERROR
@@ -159,13 +163,13 @@ class FunctionProcess:
             return NoAnswer.ERROR
 
     def _end(self, reason: str) -> NoAnswer:
-        """End the process, and return that there is no answer."""
+        """Log the reason, end the process, and return `NoAnswer.ERROR`."""
         _log.error("the invocation failed", reason=reason)
         self.close()
         return NoAnswer.ERROR
 
     def _used_mb(self) -> int:
-        """Return the memory of the process; 0 where this system does not tell."""
+        """Return the memory of the process in MB; 0 if the system does not tell."""
         if self._process is None:
             return 0
         with suppress(OSError):

@@ -1,11 +1,11 @@
 """A recording proxy: SQS and SNS on the loopback, for programs that are not written in Python.
 
-It sends each request on as it came, signed anew, and writes what the in-process recorder would have written of it. It
-repeats nothing: a client that tries again makes another call. In answers the addresses of queues lead back to it,
-because some SDKs send a queue's calls to the host of its URL.
+The proxy signs each request anew, sends it on, and writes the same journal as the recorder inside a Python process. It
+never repeats a call by itself. In answers it replaces the addresses of queues by its own, because some SDKs send a
+queue's calls to the host of its URL.
 
-A request has to be signed and to name a loopback host: a web page could otherwise have the proxy sign calls with the
-credentials of whoever started it.
+A request has to be signed and to name a loopback host. Otherwise a web page could make the proxy sign calls with its
+credentials.
 """
 
 import json
@@ -44,9 +44,9 @@ from sluice.simulator import query_protocol, wire
 from sluice.simulator.wire import RefusedError, Request, WireAnswer
 
 AWS = "aws"
-"""Stands for AWS's own endpoint, of each service and region."""
+"""The endpoint that means AWS's own endpoint of each service and region."""
 _UNREADABLE: tuple[type[Exception], ...] = (*UNANSWERED, AttributeError, TypeError)  # also JSON of another shape
-_ANY_OF_AWS = "https://sqs.amazonaws.com"  # which way out leads to all of it
+_ANY_OF_AWS = "https://sqs.amazonaws.com"  # the HTTP proxy for it, if any, is used for all of AWS
 _ANSWER_SECONDS = 90  # a long poll takes up to 20
 _ANSWER_BYTES_MAX = 32 << 20  # a receive brings ten messages of 1 MiB, which JSON writes with up to three as well
 _URL_IN_XML = re.compile(rb"(?<=<QueueUrl>)https?://[^/<]+")
@@ -60,7 +60,7 @@ A header that is set beside the client's is signed with both values and sent wit
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call as its request says: service and operation, and its parameters; None where they cannot be read."""
+    """A call that a request makes: service, operation and parameters; None for parameters that cannot be read."""
 
     service: str
     operation: str
@@ -68,12 +68,12 @@ class _Call:
 
 
 class RecordingProxy:
-    """Listens from its creation to its end, as a context manager.
+    """Listens from its creation on; as a context manager it passes on and records requests inside the `with` block.
 
     Args:
-        recording: where calls are written; the caller closes it, after the proxy has ended.
-        port: 0 takes any that is free.
-        endpoint: URL to which every request goes, or AWS.
+        recording: the recording of the calls; the caller closes it after the block.
+        port: the port to listen on; 0 takes any free one.
+        endpoint: the URL to which every request goes, or `AWS`.
 
     Raises:
         ConfigError: there are no credentials, or the port is taken.
@@ -101,7 +101,7 @@ class RecordingProxy:
 
     @property
     def url(self) -> str:
-        """Return where clients are to send their requests."""
+        """Return the endpoint URL for clients."""
         return self._server.url
 
     def __enter__(self) -> Self:
@@ -109,12 +109,12 @@ class RecordingProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take no further request. A call that is still running is on record as one without an answer."""
+        """Take no further request. A call that is still under way is recorded as one without an answer."""
         self._server.stop()
         self._http.close()
 
     def _frozen_credentials(self) -> ReadOnlyCredentials:
-        """Return a key with its own secret: another thread may refresh them meanwhile."""
+        """Return the credentials as they are now; another thread may refresh them meanwhile."""
         try:
             frozen: ReadOnlyCredentials = self._credentials.get_frozen_credentials()
         except (*UNANSWERED, ClientError) as error:
@@ -123,10 +123,11 @@ class RecordingProxy:
         return frozen
 
     def pass_on(self, request: Request) -> WireAnswer:
-        """Send a request on, write it down, and return its answer.
+        """Send a request to the endpoint, record its call, and return the answer.
 
         Raises:
-            Refused: it is no signed call of SQS or SNS, there are no credentials any more, or it has no answer.
+            RefusedError: the request is no signed call of SQS or SNS, the credentials have expired, or the endpoint did
+                not answer.
         """
         origin, region = (
             wire.require_loopback(request.headers),
@@ -150,6 +151,7 @@ class RecordingProxy:
             raise RefusedError(502, "BadGateway", f"the endpoint did not answer ({type(error).__name__})") from error
 
     def _call(self, request: Request) -> _Call:
+        """Return the call that a request makes; refuse other services than SQS and SNS."""
         service, operation = wire.named_operation(request)
         if not service:
             raise RefusedError(
@@ -167,6 +169,7 @@ class RecordingProxy:
         return _Call(service, operation, params)
 
     def _target(self, service: str, region: str) -> str:
+        """Return the URL of the endpoint to which a service's requests go."""
         if self._endpoint != AWS:
             return self._endpoint
         with self._one_at_a_time:  # a session makes one client at a time
@@ -176,12 +179,12 @@ class RecordingProxy:
         return self._aws_urls[service, region]
 
     def _to_target_url(self, url: str, target: str) -> str:
-        """Return the endpoint's address of a queue for the proxy's; any other as it is."""
+        """Return the URL of a queue at the endpoint, for its URL at this proxy; any other URL is returned unchanged."""
         own = next((own for own in self._own if url.startswith(own)), None)
         return url if own is None else f"{_origin_of(target)}/{url.removeprefix(own)}"
 
     def _record(self, call: _Call, send: Callable[[], WireAnswer]) -> WireAnswer:
-        """Return what `send` does, with the call on record."""
+        """Call `send`, which sends the call, record the call and its answer, and return the answer."""
         if call.operation not in OPERATIONS[call.service]:
             return send()
         operation = self._models[call.service].operation_model(call.operation)
@@ -209,6 +212,7 @@ class RecordingProxy:
         return answer
 
     def _parse(self, service: str, answer: WireAnswer, operation: OperationModel) -> Mapping[str, Any]:
+        """Return an answer as botocore parses it."""
         headers = HeadersDict(answer.headers)
         parser = create_parser(self._models[service].protocol)
         parsed: Mapping[str, Any] = parser.parse(
@@ -217,6 +221,11 @@ class RecordingProxy:
         return parsed
 
     def _send(self, request: AWSRequest, origin: str) -> WireAnswer:
+        """Send a signed request, and return the answer, in which queues have URLs at `origin`, this proxy.
+
+        Raises:
+            BotoCoreError: the endpoint did not answer, or the answer was lost or is too large.
+        """
         response = self._http.send(request.prepare())
         try:
             body = response.raw.read(_ANSWER_BYTES_MAX + 1)
@@ -235,29 +244,30 @@ class RecordingProxy:
 
 
 def _origin_of(url: str) -> str:
+    """Return scheme, host and port of a URL."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def _join_path(target: str, path: str) -> str:
-    """Return the address of a path at the endpoint, which may have a path of its own."""
+    """Return the URL of a request's path at the endpoint; the endpoint's own path, if any, comes first."""
     parts, own = urlsplit(target), urlsplit(path)
     return urlunsplit((parts.scheme, parts.netloc, (parts.path.rstrip("/") + own.path) or "/", own.query, ""))
 
 
-def _with_queue_url(call: _Call, request: Request, led_on: Callable[[str], str]) -> bytes:
-    """Return the request's body with the endpoint's address of the queue."""
+def _with_queue_url(call: _Call, request: Request, to_target: Callable[[str], str]) -> bytes:
+    """Return the request's body with the queue's URL at the endpoint, which `to_target` returns for its present URL."""
     is_json = "X-Amz-Target" in request.headers
     params = (call.params or {}) if is_json else wire.form(request)
     url = params.get("QueueUrl")
-    if not isinstance(url, str) or led_on(url) == url:
+    if not isinstance(url, str) or to_target(url) == url:
         return request.body
-    params["QueueUrl"] = led_on(url)
+    params["QueueUrl"] = to_target(url)
     return json.dumps(params).encode() if is_json else urlencode(params).encode()
 
 
 def _to_proxy_urls(body: bytes, origin: str) -> bytes:
-    """Return an answer with the proxy's address in the URLs of queues."""
+    """Return an answer's body with the proxy's origin in the URLs of queues."""
     if b"<QueueUrl>" in body:
         return _URL_IN_XML.sub(origin.encode(), body)
     answer = wire.json_object(body) if b"ueueUrl" in body else None
@@ -276,7 +286,10 @@ def _with_origin(url: str, origin: str) -> str:
 
 
 def _valid(params: Mapping[str, Any] | None, operation: OperationModel) -> dict[str, Any] | None:
-    """Return the parameters that botocore's model has, as those of a boto3 client; None where it would refuse them."""
+    """Return the parameters as a boto3 client has them; None if it would refuse them, or a journal cannot hold them.
+
+    Parameters that botocore's model does not know are left out.
+    """
     if params is None or operation.input_shape is None:
         return None
     known = {name: value for name, value in params.items() if name in operation.input_shape.members}
@@ -289,7 +302,7 @@ def _valid(params: Mapping[str, Any] | None, operation: OperationModel) -> dict[
 
 
 def _are_numbers_small(value: object) -> bool:
-    """Return whether a journal can hold every number: SQS takes no larger ones, and no truth for one."""
+    """Return whether a journal can hold each integer in a value: less than 2**31, and no true or false."""
     if isinstance(value, Mapping):
         return all(map(_are_numbers_small, value.values()))
     if isinstance(value, list):
