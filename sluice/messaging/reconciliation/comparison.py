@@ -137,7 +137,7 @@ class Reconciliation:
                 self._judge_blind(route)
 
     def _last_arrival(self, route: Route) -> int:
-        """Return when a message was committed that arrived although the present subscription does not let it pass.
+        """Return when a message was committed that arrived and that the present subscription would stop.
 
         A message that was sent before that instant was lost for another cause. The instant, in microseconds UTC, is the
         latest of the last messages of some groups; 0 if none of them is such a message, or the subscription is as
@@ -448,8 +448,8 @@ class _ConsumerHistory:
     Args:
         has_rows: whether any row of the consumer is in the database.
         forgotten_before_us: groups without a message since this instant may have been deleted; None if none were.
-        arrived_us: when a message was committed that arrived although the present subscription lets it not pass; 0 if
-            none is known.
+        arrived_us: when the latest message was committed that arrived and that the present subscription would stop; 0
+            if none is known.
         brought_back_us: when a message was last brought back from the consumer's DLQ, by the audit.
         dead: the open dead numbers of the consumer.
     """

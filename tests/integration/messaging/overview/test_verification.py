@@ -51,7 +51,7 @@ def _missing(row: dict[str, Any]) -> list[tuple[str, int, int, str]]:
     return [(found["group"], found["first"], found["last"], found["cause"]) for found in row["findings"]]
 
 
-def _undecided(row: dict[str, Any]) -> list[tuple[str, int, int]]:
+def _undecided_numbers(row: dict[str, Any]) -> list[tuple[str, int, int]]:
     """Return group, first and last number of what is not judged of a consumer."""
     return [(found["group"], found["first"], found["last"]) for found in row["undecided"]]
 
@@ -86,7 +86,7 @@ def test_a_purged_queue_is_found_and_resent(either_shop: OperatedShop) -> None:
     assert _missing(consumers["billing"]) == []
     reason = f"sent less than 10 min ago and not there yet, and {QUEUE} holds about 0"
     assert consumers["billing"]["unknown"] == [f"3 numbers: {reason}"]
-    assert _undecided(consumers["billing"]) == [("a", 2, 3), ("b", 2, 2)]
+    assert _undecided_numbers(consumers["billing"]) == [("a", 2, 3), ("b", 2, 2)]
     assert [consumers[name]["verdict"] for name in ("shipping", "audit")] == ["VALID", "VALID"]
 
     shop.age()
@@ -363,7 +363,7 @@ def test_a_loss_beside_old_dead_letters_is_certain_though_not_by_number(
         f"at least 1 of 3 messages: 1 have not come and 2 are dead, and {DEAD} hold about 2; which of them is not known"
     )
     assert billing["shortage"] == {"lost": 1, "missing": 1, "dead": 2, "held": 2, "queues": [DEAD], "means": means}
-    assert _undecided(billing) == [("c", 1, 1)]
+    assert _undecided_numbers(billing) == [("c", 1, 1)]
     assert f"  missing  {means}\n" in text
     assert "           group c number 1 of epoch " in text
     lost, undecided = page.read_text(encoding="utf-8").split('<h2 id="unknown">')
