@@ -4,7 +4,7 @@ A wrong value is refused in one line when it is made. Nothing here calls AWS. On
 `environments.py`, and only commands, stacks and test fixtures call it.
 """
 
-from sluice.declaration.consumer import HANDLER_TIMEOUTS_MAX, RETRY_SECONDS_MAX, Consumer, Gaps, Poison
+from sluice.declaration.consumer import HANDLER_TIMEOUTS_MAX, RETRY_SECONDS_MAX, Commit, Consumer, Gaps, Poison
 from sluice.declaration.environment import Encryption, Environment, Removal
 from sluice.declaration.fields.automatic_redrive import AutomaticRedrive
 from sluice.declaration.fields.database import DatabaseRole, DatabaseUsers, ExistingDatabase, NewDatabase
@@ -22,6 +22,7 @@ __all__ = [
     "RETRY_SECONDS_MAX",
     "Architecture",
     "AutomaticRedrive",
+    "Commit",
     "Consumer",
     "DatabaseRole",
     "DatabaseUsers",

@@ -57,6 +57,13 @@ class Gaps(Enum):
     HALT = "halt"
 
 
+class Commit(Enum):
+    """What a worker commits at once: the effect of one event, or the effects of all events of a bundle."""
+
+    EVENT = "event"
+    BUNDLE = "bundle"
+
+
 @declaration_class
 class Consumer:
     """One service that gets a topic's messages, through a queue of its own with a DLQ of its own.
@@ -93,6 +100,9 @@ class Consumer:
         memory_mib: memory of a task.
         image: the worker's container image where it differs from the environment's; None means that one.
         handlers: Python module with the consumer's handlers, in that image; None means that its worker does not start.
+        commit: what its worker commits at once, where a message is a bundle of events: `Commit.BUNDLE` is faster, and
+            what one event's handler leaves in its transaction, such as a setting, stays for the next one's. If an event
+            fails, handlers of those before it are called a second time. None may take an `AsyncSession`.
         poison: what becomes of a group whose message is dead-lettered.
         gaps: what a worker does when a number of a group is missing.
         gap_wait_seconds: how long `Gaps.WAIT` waits for the number.
@@ -140,6 +150,7 @@ class Consumer:
     handlers: str | None = matching(
         r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", "the name of a Python module such as 'orders.billing', or None", default=None
     )
+    commit: Commit = Commit.EVENT
     poison: Poison = Poison.SKIP
     gaps: Gaps = Gaps.RECORD
     gap_wait_seconds: int = between(1, 86_400, "seconds", default=300)

@@ -309,6 +309,18 @@ class Handlers:
         """Return whether the handler of a type of event shares an event loop with other handlers."""
         return bool(self._of_asyncio) and id(self.find(type_)) in self._of_asyncio
 
+    def require_sessions(self) -> None:
+        """Refuse a handler that takes an AsyncSession, where the events of a bundle have one transaction.
+
+        Raises:
+            ConfigError: there is one.
+        """
+        if self._of_asyncio:
+            raise ConfigError(
+                "a handler takes an AsyncSession, allowed with Commit.BUNDLE are handlers that take a Session: the"
+                " transaction of the others begins at the first use of their session, and is theirs alone"
+            )
+
     @property
     def names(self) -> frozenset[str]:
         """Return the types that the consumer declares, or else those of its handlers without `*`."""

@@ -22,7 +22,7 @@ from sluice.messaging.errors import OutboxError
 from sluice.terminal.logger import Logger
 
 _log = Logger()
-_SAVEPOINT = "sluice_handler"
+_BEGIN_SAVEPOINT, _END_SAVEPOINT = "SAVEPOINT sluice_handler", "RELEASE SAVEPOINT sluice_handler"
 # They outlive their connection: https://www.sqlite.org/pragma.html (read 2026-11-26).
 _OF_PROCESS = ("soft_heap_limit", "hard_heap_limit", "temp_store_directory", "data_store_directory")
 BEFORE_STATEMENT = r"(\s|--[^\n]*\n|/\*.*?\*/|;)*"
@@ -94,10 +94,13 @@ class BegunTransaction:
         self._mark: Mark | None = None
         self._has_committed = self.has_refused_driver = self._is_rolled_back = self._is_ended = False
         self._is_authorizer = True
+        self._is_guarded = False
         self._thread: int | None = None
 
-    def guard(self) -> None:
+    def guard(self, *, is_shared: bool = False) -> None:
         """Guard the transaction until `release`: a handler is about to get the session.
+
+        If handlers share it, none can roll back further than to its own beginning.
 
         Raises:
             OutboxError: the engine commits each statement by itself.
@@ -108,12 +111,14 @@ class BegunTransaction:
                 " leave its effect; take an engine without isolation_level='AUTOCOMMIT' and a driver's autocommit"
             )
         if self._is_sqlite:
-            connections.execute(self._connection, f"SAVEPOINT {_SAVEPOINT}")
+            connections.execute(self._connection, _BEGIN_SAVEPOINT)
             connections.authorize(self._driver, self._authorize)
         elif self._id is None:
             self._id = self._connection.execute(_TRANSACTION_ID).scalar_one()
+        if is_shared and not self._is_sqlite:
+            self._connection.exec_driver_sql(_BEGIN_SAVEPOINT)
         connections.lend(self._connection)
-        _guarded[self._connection] = self
+        _guarded[self._connection], self._is_guarded = self, True
         if isinstance(self._session, MessageSession):
             self._session.begun, self._session.lent = self, self._connection
         connections.end_own_work()
@@ -121,6 +126,9 @@ class BegunTransaction:
     def release(self) -> None:
         """Stop guarding: the handler has returned, and the transaction has ended or is rolled back."""
         connections.begin_own_work()
+        if not self._is_guarded:  # since then another thread may have the connection
+            return
+        self._is_guarded = False
         if isinstance(self._session, MessageSession):
             self._session.begun = None
         _guarded.pop(self._connection, None)
@@ -231,6 +239,25 @@ class BegunTransaction:
         if not self._has_committed:
             raise TransactionEndedError(TransactionEndedError.ENDED)
 
+    def keep(self, mark: Mark) -> None:
+        """Let a mark be written, and leave the transaction open and guarded for the next handler.
+
+        Raises:
+            TransactionEndedError: the transaction has ended meanwhile, or is in error.
+            DBAPIError: the database refused.
+        """
+        options = self._connection.get_execution_options()
+        self._mark = mark
+        self._require_whole()
+        self._mark = None
+        if not self._is_sqlite:
+            self._connection.exec_driver_sql(_END_SAVEPOINT)  # it is not there any more after a rollback behind it
+            self._connection.exec_driver_sql(_BEGIN_SAVEPOINT)
+        else:
+            connections.execute(self._connection, _BEGIN_SAVEPOINT)
+            self._connection.execution_options(schema_translate_map=options.get("schema_translate_map"))
+        self._session.expunge_all()  # the next handler reads for itself, as in a session of its own
+
     def on_commit(self) -> None:
         """Write the mark, or refuse the commit; SQLAlchemy calls this before a commit of a connection without hooks."""
         is_hooked = isinstance(self._driver, connections.HookedConnection)
@@ -283,7 +310,7 @@ class BegunTransaction:
         if not self._is_sqlite:
             return bool(self._connection.execute(_TRANSACTION_ID_IF_ANY).scalar_one() == self._id)
         try:
-            connections.execute(self._connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
+            connections.execute(self._connection, _END_SAVEPOINT)
         except OperationalError as error:
             if getattr(error.orig, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR:  # as of one that is not there
                 raise

@@ -173,6 +173,8 @@ def assemble_worker(
     machine's clock, true randomness, a stop that nobody has requested, signs of life with deadlines from the settings.
     `agent_uri` is ECS_AGENT_URI of the task.
     """
+    if processor_settings.commits_bundles:
+        handlers.require_sessions()
     stop = Stop() if stop is None else stop
     clock = SystemClock() if clock is None else clock
     wait = stop if wait is None else wait

@@ -4,7 +4,7 @@ from dataclasses import field
 from math import inf
 
 from sluice import limits
-from sluice.declaration import HANDLER_TIMEOUTS_MAX, RETRY_SECONDS_MAX, Consumer, Lambda
+from sluice.declaration import HANDLER_TIMEOUTS_MAX, RETRY_SECONDS_MAX, Commit, Consumer, Lambda
 from sluice.declaration.validation import declaration_class, require, satisfying
 from sluice.messaging.backoff import Backoff
 
@@ -30,6 +30,7 @@ class ProcessorSettings:
             as attempts.
         has_bundles: whether the queue's maxReceiveCount is for bundles, and not `max_attempts`: then the inbox counts
             the attempts at each event, and the worker sends a dead one to the DLQ. Of a bundle it always does.
+        commits_bundles: whether the events of a bundle have one transaction at its first receive.
     """
 
     consumer: str
@@ -46,6 +47,7 @@ class ProcessorSettings:
     database_connections: int | None = None
     unfinished_max: int | None = None
     has_bundles: bool = False
+    commits_bundles: bool = False
 
     @classmethod
     def of_function(cls, consumer: Consumer, function: Lambda, *, bundle_events_max: int = 1) -> "ProcessorSettings":
@@ -63,6 +65,7 @@ class ProcessorSettings:
             hold_seconds_max=float(function.timeout_seconds),
             unfinished_max=max(1, receives_each // consumer.max_attempts - 1),
             has_bundles=bundle_events_max > 1,
+            commits_bundles=consumer.commit is Commit.BUNDLE,
         )
 
     @classmethod
@@ -88,6 +91,7 @@ class ProcessorSettings:
             is_ordered=is_ordered,
             database_connections=consumer.database_connections,
             has_bundles=bundle_events_max > 1,
+            commits_bundles=consumer.commit is Commit.BUNDLE,
         )
 
 

@@ -228,6 +228,7 @@ class World:
         timeout_seconds: int = TIMEOUT_SECONDS,
         max_attempts: int = MAX_ATTEMPTS,
         has_bundles: bool = False,
+        commits_bundles: bool = False,
     ) -> None:
         self.engine, self.consumer = engine, consumer
         self.policy = InboxPolicy(consumer=consumer) if policy is None else policy
@@ -243,6 +244,7 @@ class World:
             hold_seconds_max=10.0 * timeout_seconds,
             is_ordered=is_ordered,
             has_bundles=has_bundles,
+            commits_bundles=commits_bundles,
         )
         self.handler_steps: dict[GroupPlace, list[HandlerStep]] = defaultdict(list)
         self.calls: list[Call] = []

@@ -14,6 +14,7 @@ from sluice import filter_cost
 from sluice.declaration import (
     Architecture,
     AutomaticRedrive,
+    Commit,
     Consumer,
     DatabaseUsers,
     Encryption,
@@ -945,6 +946,7 @@ CONSUMER = {
     "memory_mib": 512,
     "image": None,
     "handlers": None,
+    "commit": Commit.EVENT,
     "poison": Poison.SKIP,
     "gaps": Gaps.RECORD,
     "gap_wait_seconds": 300,

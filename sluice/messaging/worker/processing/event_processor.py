@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 from sqlalchemy import Connection, Engine
@@ -46,6 +47,13 @@ from sluice.messaging.worker.settings import ProcessorSettings
 from sluice.terminal.logger import Logger
 
 _log = Logger()
+
+
+class AttemptResult(NamedTuple):
+    """The result of an attempt at an event, and when the attempt began, microseconds UTC."""
+
+    begun_at_us: int
+    ended: Decision | Retry | Reject
 
 
 @dataclass(slots=True)
@@ -94,19 +102,21 @@ class EventProcessor:
         event: BundledEvent,
         position: int | None = None,
         progress: BundleProgress | None = None,
+        result: AttemptResult | None = None,
     ) -> Acknowledgement:
         """Work on an event, and return how it ends.
 
         `position` is its place in its bundle, None if it came alone; without `progress` the queue counts the attempts.
+        With a `result` its handler was called already.
         """
         try:
-            arrived = _decode(lease.message, event, position)
+            arrived = decode_event(lease.message, event, position)
         except EnvelopeError as error:
             return self._die(lease, None, f"it cannot be read: {error}")
         envelope = arrived.envelope
         with LogNames(seq=envelope.seq, event_id=envelope.event.id, type=envelope.event.type):
             try:
-                return self._handle(lease, arrived, progress)
+                return self._handle(lease, arrived, progress, result)
             except HoldLostError as lost:
                 return self._abandon(lease, lost)
 
@@ -116,13 +126,16 @@ class EventProcessor:
         return Abandon()
 
     def _handle(
-        self, lease: MessageLease, arrived: DecodedMessage, progress: BundleProgress | None = None
+        self,
+        lease: MessageLease,
+        arrived: DecodedMessage,
+        progress: BundleProgress | None = None,
+        result: AttemptResult | None = None,
     ) -> Acknowledgement:
         """Work on an event, and return how its message ends. `progress` is that of its bundle, if it came in one."""
-        begun_at_us = self._clock.now_us()
-        ended: Decision | Retry | Reject | None = None
+        begun_at_us, ended = (self._clock.now_us(), None) if result is None else result
         try:
-            if arrived.receive_count > 1 or self._settings.max_attempts == 1:
+            if result is None and (arrived.receive_count > 1 or self._settings.max_attempts == 1):
                 arrived, ended = self._begin_attempt(lease, arrived, progress)
                 if arrived.attempt != arrived.receive_count:  # the block that names the message takes it back
                     structlog.contextvars.bind_contextvars(attempt=arrived.attempt)
@@ -380,7 +393,7 @@ class LogNames:
         structlog.contextvars.reset_contextvars(**self._tokens)
 
 
-def _decode(message: ReceivedMessage, event: BundledEvent, position: int | None) -> DecodedMessage:
+def decode_event(message: ReceivedMessage, event: BundledEvent, position: int | None) -> DecodedMessage:
     """Return an event of a message as the inbox takes it.
 
     Raises:

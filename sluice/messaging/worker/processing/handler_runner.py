@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Self, cast
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.orm import Session
 
@@ -64,6 +65,7 @@ class HandlerAttempt:
         session: the session whose transaction locks the group of the message.
         admit: decides in the transaction that the message is handled.
         is_late: whether the transaction begins at the first use of the session, instead of before the handler.
+        shared: the transaction, guarded, if later events of a bundle share it: then it is marked, and not committed.
     """
 
     session: Session
@@ -72,6 +74,7 @@ class HandlerAttempt:
     admit: Callable[[], TransactionMark]
     before_commit: str
     is_late: bool = False
+    shared: BegunTransaction | None = None
 
 
 class _Transaction:
@@ -85,6 +88,7 @@ class _Transaction:
         self._attempt = attempt
         self.begun: BegunTransaction | None = None
         self._mark: Mark | None = None
+        self._is_kept = False
         self._error: BaseException | None = None
 
     def __enter__(self) -> Self:
@@ -102,7 +106,7 @@ class _Transaction:
 
     def __exit__(self, *_: object) -> None:
         self._let_begin()
-        if self.begun is not None:
+        if self.begun is not None and not self._is_kept:
             self.begun.release()
         connections.begin_own_work()
 
@@ -121,8 +125,10 @@ class _Transaction:
             connections.begin_own_work()
             try:
                 self._mark, transaction_id = self._attempt.admit()
-                begun = BegunTransaction(self._attempt.session, transaction_id)
-                begun.guard()
+                begun = self._attempt.shared
+                if begun is None:
+                    begun = BegunTransaction(self._attempt.session, transaction_id)
+                    begun.guard()
                 self.begun = begun
             except BaseException as error:
                 self._error = error
@@ -143,9 +149,13 @@ class _Transaction:
             raise self._error
 
     def commit(self) -> None:
-        """Commit it; see `BegunTransaction.commit`."""
+        """Commit it, or keep it open for the next event of its bundle; see `BegunTransaction`."""
         assert self._mark is not None, "it has begun"
-        self.begin().commit(self._mark)
+        if self._attempt.shared is None:
+            self.begin().commit(self._mark)
+        else:
+            self._attempt.shared.keep(self._mark)
+            self._is_kept = True
 
     @property
     def has_refused_driver(self) -> bool:
@@ -183,6 +193,18 @@ class HandlerRunner:
             take(outcome)
         return outcome
 
+    def commit(self, begun: BegunTransaction, hold: MessageHold) -> Outcome:
+        """Commit a transaction in which events of a bundle were marked. After any outcome but Ack nothing was.
+
+        Raises:
+            HoldLostError, DatabaseFailedError: see `run`.
+        """
+        act = partial(_commit, partial(begun.commit, _mark_nothing))
+        with decimal.localcontext(), process_state.handling():
+            self.failpoint("before_commit")
+            hold.check()
+            return contextvars.copy_context().run(_shield, act, hold, begun)
+
     def _run(self, attempt: HandlerAttempt) -> Outcome:
         type_ = attempt.envelope.event.type
         handler = self.handlers.find(type_)
@@ -211,7 +233,7 @@ class HandlerRunner:
             if isinstance(outcome, Ack):
                 self.failpoint(attempt.before_commit)
                 attempt.context.hold.check()
-                outcome = _shield(partial(_commit, transaction), attempt.context.hold, transaction)
+                outcome = _shield(partial(_commit, transaction.commit), attempt.context.hold, transaction)
         return outcome
 
 
@@ -253,10 +275,14 @@ def _await_together(handler: Handler, attempt: HandlerAttempt) -> object:
     return async_handlers.await_together(call, name=printable(name), check=context.hold.check)
 
 
-def _commit(transaction: _Transaction) -> Outcome:
+def _commit(commit: Callable[[], None]) -> Outcome:
     with ProcessGuard():
-        transaction.commit()
+        commit()
     return Ack()
+
+
+def _mark_nothing(_: Connection) -> None:
+    """Mark nothing: each event of the bundle is marked."""
 
 
 def _storable_outcome(returned: object) -> Outcome:
@@ -275,7 +301,7 @@ def _reason(given: object) -> str:
     return "the handler gave no reason" if given is None or given == "" else printable(given)
 
 
-def _shield(act: Callable[[], Outcome], hold: MessageHold, transaction: _Transaction) -> Outcome:
+def _shield(act: Callable[[], Outcome], hold: MessageHold, transaction: _Transaction | BegunTransaction) -> Outcome:
     """Return the outcome, and turn every exception of the handler into one: only a signal ends a worker.
 
     Raises:

@@ -8,19 +8,14 @@ failed at its last attempt) is recorded as dead first. Then a worker, whose queu
 each receive until the queue moves it to the DLQ, at the receive after the last allowed one. In a Lambda function a
 receive is not always an attempt: there the inbox counts the attempts, and the function sends a dead message to the DLQ.
 
-A bundle has many events and one receive count. Each event is worked on as if it had come alone, with a transaction,
-attempts and an end of its own: a dead event is sent to the DLQ alone, and the next one goes on. When an event fails,
-the bundle is released from there: the events in front of it are settled, and are passed over when the bundle comes
-again ([decision 24](docs/decisions/0024-bundles.md)).
+A bundle has many events and one receive count: `bundle_processor`.
 """
 
 import math
 import random
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
 from sqlalchemy import Engine
-from sqlalchemy.orm import Session
 
 from sluice.clock import Clock
 from sluice.messaging.bundle import BundledEvent, read_body
@@ -36,19 +31,19 @@ from sluice.messaging.worker.processing.acknowledgements import (
     MoveToDlq,
     Release,
 )
+from sluice.messaging.worker.processing.bundle_processor import BundleProcessor
 from sluice.messaging.worker.processing.deleter import SETTLE_TRIES, Deleter
-from sluice.messaging.worker.processing.event_processor import BundleProgress, EventProcessor, LogNames
+from sluice.messaging.worker.processing.event_processor import LogNames
 from sluice.messaging.worker.processing.group_locks import GroupLocks
 from sluice.messaging.worker.processing.handler_runner import HandlerRunner
 from sluice.messaging.worker.processing.message_lease import Heartbeat, MessageLease
-from sluice.messaging.worker.processing.transactions import DatabaseAway, TransactionFailedError
 from sluice.messaging.worker.settings import ProcessorSettings
 from sluice.terminal.logger import Logger
 
 _log = Logger()
 
 
-class MessageProcessor(EventProcessor):
+class MessageProcessor(BundleProcessor):
     """Works on received messages; any number of lanes share one."""
 
     def __init__(
@@ -139,64 +134,6 @@ class MessageProcessor(EventProcessor):
         if len(events) > 1 or self._settings.has_bundles:
             return self._work_on_events(lease, events, dead_letters)
         return self._work_on_event(lease, events[0])
-
-    def _work_on_events(
-        self, lease: MessageLease, events: Sequence[BundledEvent], dead_letters: DeadLetterSender
-    ) -> Acknowledgement:
-        """Work on the events of a message in order; return how it ends: as the first event that has to come again.
-
-        Raises:
-            HoldLostError: another consumer may have the message.
-        """
-        message, progress = lease.message, BundleProgress()
-        settled_count = 0
-        try:
-            if message.receive_count > 1:
-                settled_count = self.transactions.run(lease, partial(self._settled_count, message))
-            for position in range(settled_count, len(events)):
-                if position > settled_count:
-                    self._failpoint("between_events")
-                    if self._wait.is_stopped():
-                        return Release(0)
-                    lease.begin_again()
-                    self._give_sign()
-                place = position if len(events) > 1 else None
-                acknowledgement = self._work_on_event(lease, events[position], place, progress)
-                if isinstance(acknowledgement, MoveToDlq):
-                    acknowledgement = self._send_to_dlq(lease, events[position], place, dead_letters)
-                if not isinstance(acknowledgement, Delete):
-                    return acknowledgement
-        except DatabaseAway:
-            return Release(0)
-        except TransactionFailedError as failed:
-            _log.error("the bundle comes again", error=str(failed))
-            return Release(self._settings.backoff.seconds(message.receive_count, self._rng.random()))
-        return Delete()
-
-    def _settled_count(self, message: ReceivedMessage, session: Session) -> int:
-        return self._inbox.attempts.settled_count(session.connection(), message)
-
-    def _send_to_dlq(
-        self, lease: MessageLease, event: BundledEvent, position: int | None, dead_letters: DeadLetterSender
-    ) -> Acknowledgement:
-        """Send a dead event to the DLQ, in a message of its own, and record that its bundle goes on without it.
-
-        If the process ends in between, the dead letter is sent again: within five minutes SQS takes both for one.
-        """
-        message = lease.message
-        lease.check()
-        self._failpoint("before_dead_letter")
-        id_ = message.sqs_message_id if position is None else f"{message.sqs_message_id}.{position}"
-        if not dead_letters.send(message, body=event.body, deduplication_id=id_):
-            return Release(self._settings.backoff.seconds(message.receive_count, self._rng.random()))
-        self._failpoint("after_dead_letter")
-        self.transactions.run(lease, partial(self._settle, lease, (position or 0) + 1))
-        return Delete()
-
-    def _settle(self, lease: MessageLease, settled_count: int, session: Session) -> None:
-        self._inbox.attempts.settle(session.connection(), lease.message, settled_count)
-        lease.check()
-        session.commit()
 
     def _acknowledge(self, lease: MessageLease, acknowledgement: Acknowledgement) -> None:
         """End the lease of a message, then delete the message or release it."""

@@ -3,21 +3,34 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any, override
+from unittest.mock import patch
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.event import listen
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
 
+from sluice.errors import ConfigError
 from sluice.messaging.bundle import BundledEvent, write_bundle
+from sluice.messaging.database.answer_watch import shut_down
+from sluice.messaging.database.transactions import BegunTransaction, Mark
+from sluice.messaging.envelope import Event
 from sluice.messaging.failpoints import WORKER
-from sluice.messaging.handlers import Reject, Retry
+from sluice.messaging.handlers import ANY, Ack, Context, Handlers, LaneHandler, Reject, Retry
 from sluice.messaging.inbox.groups import DecodedMessage, InboxPolicy
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterSender
+from sluice.messaging.sqs.queue import ReceivedMessage
 from sluice.messaging.worker.hooks import WorkerHooks
+from sluice.messaging.worker.processing import bundle_processor
 from sluice.messaging.worker.processing.acknowledgements import Acknowledgement, Delete, MoveToDlq, Release
-from sluice.messaging.worker.processing.event_processor import BundleProgress
+from sluice.messaging.worker.processing.event_processor import AttemptResult, BundleProgress
+from sluice.messaging.worker.processing.handler_runner import HandlerRunner
 from sluice.messaging.worker.processing.message_lease import MessageLease
 from sluice.messaging.worker.processing.processor import MessageProcessor
+from tests.support.messaging.connection_misdeeds import driver_of
 from tests.support.messaging.faulty_calls import Fault, ProcessKill, failing_at
 from tests.support.messaging.world import (
     MAX_ATTEMPTS,
@@ -49,18 +62,23 @@ def engine() -> Iterator[Engine]:
         yield made.engine
 
 
-@pytest.fixture(
-    params=[
-        pytest.param((SKIPPING, "engine"), id="skip"),
-        pytest.param((PARKING, "engine"), id="park", marks=pytest.mark.slow),
-        pytest.param((SKIPPING, "on_postgres"), id="skip-postgres", marks=pytest.mark.slow),
-        pytest.param((PARKING, "on_postgres"), id="park-postgres", marks=pytest.mark.slow),
-    ]
-)
+def _worlds() -> Iterator[Any]:
+    by_day = {"skip-engine-each", "skip-engine-together"}
+    for policy, database, commits in product(("skip", "park"), ("engine", "on_postgres"), ("each", "together")):
+        id_ = f"{policy}-{database}-{commits}"
+        yield pytest.param((policy, database, commits), id=id_, marks=() if id_ in by_day else pytest.mark.slow)
+
+
+@pytest.fixture(params=_worlds())
 def world(request: pytest.FixtureRequest) -> World:
-    """Return a consumer of bundles on each database, with each policy for what is behind a dead event."""
-    policy, database = request.param
-    return World(request.getfixturevalue(database), has_bundles=True, policy=policy)
+    """Return a consumer of bundles on each database, with each policy for what is behind a dead event.
+
+    It commits each event, or all events of a bundle together.
+    """
+    policy, database, commits = request.param
+    engine: Engine = request.getfixturevalue(database)
+    chosen = PARKING if policy == "park" else SKIPPING
+    return World(engine, has_bundles=True, policy=chosen, commits_bundles=commits == "together")
 
 
 def put_four(world: World) -> None:
@@ -117,7 +135,9 @@ def test_a_rejected_event_is_dead_at_once_and_the_others_go_on(world: World, rej
 
     assert places(world.bodies_in_dlq()) == in_group(rejected)
     assert world.exceptions()["a", rejected] == ("dead", "never")
-    assert len(world.calls) == (rejected if world.policy.parks_poison else COUNT)
+    assert world.called_places.count(("a", rejected)) == 1
+    called = range(1, rejected + 1) if world.policy.parks_poison else NUMBERS
+    assert set(world.called_places) == set(in_group(*called))
 
 
 def test_each_event_has_all_of_its_attempts(world: World) -> None:
@@ -155,8 +175,10 @@ def test_a_retry_keeps_its_delay_and_the_order_of_the_group(world: World) -> Non
 
     world.work_until_idle(world.worker())
 
-    assert world.called_places == in_group(1, 2, 2, 3, 4, 5, 6)
-    assert world.calls[2].time - world.calls[1].time >= 40
+    handled_again = in_group(1) if world.settings.commits_bundles else []
+    assert world.called_places == [*in_group(1, 2), *handled_again, *in_group(2, 3, 4, 5, 6)]
+    assert world.committed_effects() == in_group(1, 2, 3, 4, 5, 6)
+    assert world.calls[-5].time - world.calls[1].time >= 40
 
 
 @pytest.mark.parametrize(
@@ -188,20 +210,28 @@ def test_a_worker_killed_anywhere_in_a_bundle_repeats_and_loses_nothing(
     assert places(world.bodies_in_dlq()) == in_group(3)
 
 
-def test_an_event_that_kills_its_worker_each_time_is_dead_alone(engine: Engine) -> None:
-    """The first time is not recorded, because the first receive of a bundle writes nothing."""
-    world = World(engine, has_bundles=True)
+@pytest.mark.parametrize("commits_bundles", [False, True])
+def test_an_event_that_kills_its_worker_each_time_is_dead_alone(engine: Engine, *, commits_bundles: bool) -> None:
+    kill_a_worker_at_each_receive(World(engine, has_bundles=True, commits_bundles=commits_bundles))
+
+
+def kill_a_worker_at_each_receive(world: World, kind: type[MessageProcessor] = MessageProcessor) -> None:
+    """Check that the event that ends its process is dead alone.
+
+    The first time is not recorded, because the first receive of a bundle writes nothing. With one transaction those in
+    front of the event are handled at the second receive, so that its second time is not recorded, either.
+    """
     put_four(world)
 
     def kill(here: str) -> None:
         if here == "before_commit" and world.called_places[-1] == ("a", 2):
             raise ProcessKill(here)
 
-    for _ in range(MAX_ATTEMPTS + 1):
+    for _ in range(MAX_ATTEMPTS + 1 + world.settings.commits_bundles):
         with pytest.raises(ProcessKill):
-            world.work_until_idle(world.worker(failpoint=kill))
+            world.work_until_idle(world.worker(failpoint=kill, kind=kind))
         world.simulator.advance(TIMEOUT_SECONDS + 1)
-    world.work_until_idle(world.worker())
+    world.work_until_idle(world.worker(kind=kind))
 
     assert world.committed_effects() == in_group(1, 3, 4)
     assert places(world.bodies_in_dlq()) == in_group(2)
@@ -319,7 +349,7 @@ def test_a_lost_lease_stops_the_work_on_a_bundle(world: World) -> None:
     slow, other = world.worker(), world.worker()
 
     slow.lane.step()
-    assert world.committed_effects() == in_group(1)
+    assert world.committed_effects() == ([] if world.settings.commits_bundles else in_group(1))
 
     world.work_until_idle(other)
     assert world.committed_effects() == in_group(*NUMBERS)
@@ -389,6 +419,101 @@ def test_hooks_are_called_for_each_event(engine: Engine) -> None:
     assert len({entry[2] for entry in hook.seen}) == 1
 
 
+@pytest.mark.parametrize(("commits_bundles", "count"), [(False, COUNT), (True, 1)])
+def test_events_of_a_bundle_have_a_commit_each_or_one(engine: Engine, *, commits_bundles: bool, count: int) -> None:
+    world, commits = World(engine, has_bundles=True, commits_bundles=commits_bundles), list[Connection]()
+    put_four(world)
+    listen(engine, "commit", commits.append)
+
+    world.worker().lane.step()
+
+    assert len(commits) == count
+    assert world.committed_effects() == in_group(*NUMBERS)
+
+
+def test_a_handler_cannot_roll_back_the_event_before_it(world: World) -> None:
+    roll_back_a_neighbour(world)
+
+
+def executing(statement: str) -> LaneHandler:
+    def handle(session: Session, *_: object) -> None:
+        session.execute(text(statement))
+
+    return handle
+
+
+def roll_back_a_neighbour(world: World, kind: type[MessageProcessor] = MessageProcessor) -> None:
+    """Check that an event keeps its effect whose handler leaves a savepoint that the next handler rolls back to."""
+    put_four(world)
+    world.handler_steps["a", 2] = [executing("ROLLBACK TO SAVEPOINT left")]
+
+    world.handler_steps["a", 1] = [executing("SAVEPOINT left")]
+    world.work_until_idle(world.worker(kind=kind))
+
+    assert world.committed_effects() == in_group(*NUMBERS)
+
+
+def test_hooks_of_a_failed_handlers_session_are_not_called(world: World) -> None:
+    """Of Django's `on_commit` too: a savepoint would leave them to the commit of those before it."""
+    put_four(world)
+    called = list[int]()
+
+    def hang_a_hook(number: int) -> LaneHandler:
+        def handle(session: Session, *_: object) -> None:
+            listen(session, "after_commit", lambda _: called.append(number))
+
+        return handle
+
+    def fail(session: Session, *_: object) -> Retry:
+        listen(session, "after_commit", lambda _: called.append(-2))
+        return Retry()
+
+    world.handler_steps["a", 1] = [hang_a_hook(1)] * 2
+    world.handler_steps["a", 2] = [fail, hang_a_hook(2)]
+    world.work_until_idle(world.worker())
+
+    assert called == [1, 2]
+
+
+def test_a_commit_that_fails_is_repeated_for_each_event_alone(world: World) -> None:
+    """A hook of the session, which only the commit calls, refuses one event."""
+    put_four(world)
+
+    def refuse_the_commit(session: Session, *_: object) -> None:
+        def refuse(_: Session) -> None:
+            raise ValueError("not this one")
+
+        listen(session, "before_commit", refuse)
+
+    world.handler_steps["a", 2] = [refuse_the_commit] * (MAX_ATTEMPTS + 1)
+    finish(world, world.worker())
+
+    assert world.committed_effects() == in_group(1, *(() if world.policy.parks_poison else (3, 4)))
+    assert places(world.bodies_in_dlq()) == in_group(2)
+
+
+def test_a_connection_lost_in_a_bundle_repeats_and_loses_nothing(on_postgres: Engine) -> None:
+    world = World(on_postgres, has_bundles=True, commits_bundles=True)
+    put_four(world)
+    world.handler_steps["a", 3] = [lambda session, *_: shut_down(driver_of(session))]
+
+    world.work_until_idle(world.worker())
+
+    assert world.committed_effects() == in_group(*NUMBERS)
+    assert world.called_places == in_group(1, 2, 3, *NUMBERS)
+
+
+def test_one_transaction_refuses_a_handler_that_takes_an_async_session(engine: Engine) -> None:
+    async def handle(_: AsyncSession, __: Event, ___: Context) -> None: ...
+
+    world = World(engine, commits_bundles=True)
+
+    with pytest.raises(ConfigError) as refused:
+        world.worker(handlers=Handlers({ANY: handle}))
+
+    assert "allowed with Commit.BUNDLE are handlers that take a Session" in str(refused.value)
+
+
 # --- negative controls: the same checks fail a worker that is broken in one way
 
 
@@ -436,22 +561,25 @@ class DiesWithItsNeighbours(MessageProcessor):
         return ended
 
 
-def work_on_a_difficult_bundle(engine: Engine, kind: type[MessageProcessor]) -> None:
-    """Check what becomes of a bundle of which each event fails in another way."""
-    world = World(engine, has_bundles=True)
+def work_on_a_difficult_bundle(engine: Engine, kind: type[MessageProcessor], *, commits_bundles: bool = False) -> None:
+    """Check what becomes of a bundle of which each event fails in another way, and of one that goes well."""
+    world = World(engine, has_bundles=True, commits_bundles=commits_bundles)
     put_four(world)
-    world.handler_steps["a", 1] = [RuntimeError("not yet")] * 2
+    world.put_bundle(envelope("a", 5), envelope("a", 6))
+    if not commits_bundles:
+        world.handler_steps["a", 1] = [RuntimeError("not yet")] * 2
     world.handler_steps["a", 2] = [RuntimeError("not yet")] * 2
     world.handler_steps["a", 3] = [Reject("never")]
 
     world.work_until_idle(world.worker(kind=kind))
 
-    assert world.committed_effects() == in_group(1, 2, 4)
+    assert world.committed_effects() == in_group(1, 2, 4, 5, 6)
     assert places(world.bodies_in_dlq()) == in_group(3)
 
 
-def test_a_difficult_bundle_ends_as_its_events_say(engine: Engine) -> None:
-    work_on_a_difficult_bundle(engine, MessageProcessor)
+@pytest.mark.parametrize("commits_bundles", [False, True])
+def test_a_difficult_bundle_ends_as_its_events_say(engine: Engine, *, commits_bundles: bool) -> None:
+    work_on_a_difficult_bundle(engine, MessageProcessor, commits_bundles=commits_bundles)
 
 
 @pytest.mark.parametrize(
@@ -460,3 +588,70 @@ def test_a_difficult_bundle_ends_as_its_events_say(engine: Engine) -> None:
 def test_a_worker_that_takes_bundles_wrongly_is_caught(engine: Engine, kind: type[MessageProcessor]) -> None:
     with pytest.raises(AssertionError):
         work_on_a_difficult_bundle(engine, kind)
+
+
+class IsTogetherAtEachReceive(MessageProcessor):
+    """Broken: has one transaction for a bundle also after an attempt that came to no end."""
+
+    @override
+    def _is_together(self, message: ReceivedMessage) -> bool:
+        return True
+
+
+class CommitsBehindAFailure(MessageProcessor):
+    """Broken: commits what events of a bundle did together with what a failed one did."""
+
+    @override
+    def _transact_together(
+        self,
+        lease: MessageLease,
+        events: Sequence[BundledEvent],
+        begin: int,
+        results: dict[int, AttemptResult],
+        tries: Iterator[int],
+        session: Session,
+    ) -> None:
+        super()._transact_together(lease, events, begin, results, tries, session)
+        session.commit()
+
+
+class NeverCommits(MessageProcessor):
+    """Broken: takes the events of a bundle for handled without their commit."""
+
+    @override
+    def _transact_together(
+        self,
+        lease: MessageLease,
+        events: Sequence[BundledEvent],
+        begin: int,
+        results: dict[int, AttemptResult],
+        tries: Iterator[int],
+        session: Session,
+    ) -> None:
+        with patch.object(HandlerRunner, "commit", return_value=Ack()):
+            super()._transact_together(lease, events, begin, results, tries, session)
+
+
+class KeepsSavepoints(BegunTransaction):
+    """Broken: lets a handler roll back to a savepoint of the one before it."""
+
+    @override
+    def keep(self, mark: Mark) -> None:
+        mark(self._connection)
+
+
+def test_one_transaction_at_each_receive_is_caught(engine: Engine) -> None:
+    with pytest.raises(AssertionError):
+        kill_a_worker_at_each_receive(World(engine, has_bundles=True, commits_bundles=True), IsTogetherAtEachReceive)
+
+
+@pytest.mark.parametrize("kind", [CommitsBehindAFailure, NeverCommits])
+def test_a_worker_that_commits_a_bundle_wrongly_is_caught(engine: Engine, kind: type[MessageProcessor]) -> None:
+    with pytest.raises(AssertionError):
+        work_on_a_difficult_bundle(engine, kind, commits_bundles=True)
+
+
+def test_a_savepoint_that_is_kept_is_caught(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle_processor, "BegunTransaction", KeepsSavepoints)
+    with pytest.raises(AssertionError):
+        roll_back_a_neighbour(World(engine, has_bundles=True, commits_bundles=True))

@@ -21,12 +21,12 @@ from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.worker.processing import async_handlers
 from tests.support.cases import one_case_in
 from tests.support.messaging.connection_misdeeds import POSTGRES, SQLITE, KeptThings, driver_of
-from tests.support.messaging.world import MAX_ATTEMPTS, World, effects, places
+from tests.support.messaging.world import MAX_ATTEMPTS, World, effects, envelope, places
 from tests.support.processes.worker_processes import DatabaseLine
 
 type CommitWay = Callable[[Session], object]
 
-_INSERT = "INSERT INTO effects (consumer, group_id, seq) VALUES ('billing', 'a', 1)"
+_INSERT = "INSERT INTO effects (consumer, group_id, seq) VALUES ('billing', 'a', 2)"
 
 
 def _executes(statement: str) -> CommitWay:
@@ -145,28 +145,34 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return chosen
 
 
+@pytest.mark.parametrize("is_together", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("engine", "way", "ending"), _CASES, indirect=["engine"])
-def test_a_handler_that_commits_by_itself_has_at_most_one_effect(engine: Engine, way: str, ending: str) -> None:
-    """Each way to commit, with a handler that returns or raises.
+def test_a_handler_that_commits_by_itself_has_at_most_one_effect(
+    engine: Engine, way: str, ending: str, *, is_together: bool
+) -> None:
+    """Each way to commit, with a handler that returns or raises, alone and with neighbours in its transaction.
 
     If the commit was refused, each attempt has no effect. If it was not, the message is dead at once, and its reason
     says that its effect is there.
     """
-    world = World(engine)
-    world.send("a", "a", "b")
-    world.handler_steps["a", 1] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
+    world = World(engine, has_bundles=is_together, commits_bundles=is_together)
+    if is_together:
+        world.put_bundle(*(envelope("a", number) for number in (1, 2, 3)))
+        world.send("b")
+    else:
+        world.send("a", "a", "a", "b")
+    world.handler_steps["a", 2] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
     world.work_until_idle(world.worker())
 
-    effects, calls = world.committed_effects(), world.called_places.count(("a", 1))
+    effects, calls = world.committed_effects(), world.called_places.count(("a", 2))
     KeptThings.end()
-    state, reason = world.exceptions()["a", 1]
-    assert effects.count(("a", 1)) <= 1
-    assert effects.count(("a", 2)) == 1
-    assert effects.count(("b", 1)) == 1
+    state, reason = world.exceptions()["a", 2]
+    assert effects.count(("a", 2)) <= 1
+    assert sorted(place for place in effects if place != ("a", 2)) == [("a", 1), ("a", 3), ("b", 1)]
     assert state == "dead"
-    assert places(world.bodies_in_dlq()) == [("a", 1)]
+    assert places(world.bodies_in_dlq()) == [("a", 2)]
     assert world.bodies_in_queue() == []
-    if effects.count(("a", 1)):
+    if effects.count(("a", 2)):
         assert calls == 1
         assert reason == TransactionEndedError.COMMITTED
 
