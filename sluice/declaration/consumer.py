@@ -58,7 +58,7 @@ class Gaps(Enum):
 
 
 class Commit(Enum):
-    """What a worker commits at once: the effect of one event, or the effects of all events of a bundle."""
+    """The effects that a worker commits at once: those of one event, or of all events of a bundle."""
 
     EVENT = "event"
     BUNDLE = "bundle"

@@ -37,7 +37,7 @@ class TransactionState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class ProducerCommit:
     """The content of one commit.
 
     Args:
@@ -81,11 +81,11 @@ class Task:
         """Return it as the argument of a producer's process."""
         return json.dumps(asdict(self))
 
-    def commit(self, number: int) -> Commit:
+    def commit(self, number: int) -> ProducerCommit:
         """Return what the commit of that number holds: a pure function of seed, name and number."""
         rng = Random(f"{self.seed}/{self.name}/{number}")  # noqa: S311 (a load is not a secret)
         groups = rng.choices(self.groups, k=2 if rng.random() < _TWO_SHARE else 1)
-        return Commit(
+        return ProducerCommit(
             groups=tuple(groups),
             is_tried_before=rng.random() < _ROLLED_BACK_SHARE,
             has_savepoint=rng.random() < _SAVEPOINT_SHARE,
@@ -137,7 +137,7 @@ class RecordedTransactions:
             self._try(number, planned, is_kept=False)
         self._try(number, planned, is_kept=True)
 
-    def _try(self, number: int, planned: Commit, *, is_kept: bool) -> None:
+    def _try(self, number: int, planned: ProducerCommit, *, is_kept: bool) -> None:
         events = [_event(group) for group in planned.groups]
         given_up = [_event(planned.groups[0])] if planned.has_savepoint else []
         ids = [event.id for event in events]
