@@ -393,6 +393,13 @@ def _check_inbox(consumer: Consumer) -> None:
             field=name,
             allowed="Poison.SKIP and Gaps.RECORD with a standard queue: there a missing number is only late",
         )
+    require(
+        consumer,
+        consumer.commit is Commit.EVENT or (consumer.fifo and consumer.max_attempts > 1),
+        field="commit",
+        allowed="Commit.EVENT with a standard queue, which has no bundles, and with max_attempts 1: then each attempt"
+        " is recorded before its handler, in a transaction of its own",
+    )
     way_seconds = 2 * consumer.message_retention_seconds + consumer.dead_letter_retention_seconds
     require(
         consumer,

@@ -14,6 +14,7 @@ from typing import Any, get_origin, get_type_hints
 
 from sluice.declaration import (
     AutomaticRedrive,
+    Commit,
     Consumer,
     DatabaseUsers,
     Encryption,
@@ -212,6 +213,7 @@ _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
     "Consumer.max_tasks": ({"max_tasks": 26},),
     "Consumer.memory_mib": ({"memory_mib": 100},),
     "Consumer.image": ({"image": "worker"},),
+    "Consumer.commit": ({"commit": Commit.BUNDLE, "fifo": False},),
     "Consumer.poison": ({"poison": Poison.PARK, "gaps": Gaps.HALT, "filter_policy": {"region": ["eu"]}},),
     "Consumer.gaps": (
         {"poison": Poison.PARK},

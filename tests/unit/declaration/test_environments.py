@@ -92,6 +92,10 @@ MATCHING = (
 OF_TYPE = "a condition that a type can meet: each event has one, of letters, digits and . _ -"
 FILTERED = "Poison.SKIP and Gaps.RECORD with a filter policy: it leaves lawful gaps that look like losses"
 IMAGE = "an image with its tag, its digest or both: 'repository:tag' in the environment's own ECR, or a whole URI"
+TOGETHER = (
+    "Commit.EVENT with a standard queue, which has no bundles, and with max_attempts 1: then each attempt is recorded"
+    " before its handler, in a transaction of its own"
+)
 STANDARD = "Poison.SKIP and Gaps.RECORD with a standard queue: there a missing number is only late"
 LATEST = "a tag that stays what it is: a new 'latest' is not deployed, and there is no old one to go back to"
 REGISTRY = "an image in ECR in us-east-1: a new network has no way to any other registry"
@@ -281,6 +285,8 @@ REFUSALS: list[FieldRefusal] = [
     *refusal_showing(Consumer, "Consumer('billing').gaps is <Gaps.RECORD: 'record'>",
         "Gaps.WAIT or Gaps.HALT with Poison.PARK: what kills its worker at every try is dead-lettered by the queue"
         " alone, and shows only as a missing number", poison=Poison.PARK),
+    *row(Consumer, "commit", TOGETHER, Commit.BUNDLE, fifo=False),
+    *row(Consumer, "commit", TOGETHER, Commit.BUNDLE, max_attempts=1),
     *row(Consumer, "poison", FILTERED, Poison.PARK, gaps=Gaps.HALT, filter_policy={"region": ["eu"]}),
     *row(Consumer, "gaps", FILTERED, Gaps.WAIT, filter_policy={"region": ["eu"]}),
     *row(Consumer, "gap_wait_seconds", "1 to 86400 seconds", 0, 86_401),

@@ -50,7 +50,8 @@ FIELDS = (
     "name, topic, fifo, queue, types, filter_policy, visibility_timeout_seconds, max_attempts,"
     " message_retention_seconds, dead_letter_retention_seconds, processing_seconds, acceptable_latency_seconds, lanes,"
     " database_connections, expected_groups, min_tasks, max_tasks, stop_timeout_seconds, cpu, memory_mib, image,"
-    " handlers, poison, gaps, gap_wait_seconds, joined_at, inbox_retention_seconds, automatic_redrive, runtime, stack"
+    " handlers, commit, poison, gaps, gap_wait_seconds, joined_at, inbox_retention_seconds, automatic_redrive, runtime,"
+    " stack"
 )
 
 

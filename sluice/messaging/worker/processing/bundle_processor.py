@@ -79,8 +79,7 @@ class BundleProcessor(EventProcessor):
         From its second receive on each has its own. An attempt that came to no end is counted at the event that is
         handed to a handler first, and with one transaction that would be a neighbour of the one that ends the process.
         """
-        is_first = message.receive_count == 1 and self._settings.max_attempts > 1
-        return self._settings.commits_bundles and is_first
+        return self._settings.commits_bundles and message.receive_count == 1
 
     def _is_stopped(self, lease: MessageLease) -> bool:
         """Return whether the worker stops between two events; else the lease begins again for the next one."""
