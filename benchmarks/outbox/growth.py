@@ -84,7 +84,7 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
                 store, lease = Store(engine, TOPIC), Lease(engine, TOPIC, lease_seconds=30)
                 assert lease.acquire()
                 calls: dict[str, Callable[[], float]] = {
-                    "look": partial(_milliseconds, partial(store.heads, "live"), _TIMES),
+                    "look": partial(_milliseconds, partial(store.look, "live"), _TIMES),
                     "mark": partial(_mark_milliseconds, store, lease),
                     "count": partial(_milliseconds, store.lag, _FEW_TIMES),
                     "commit": partial(_milliseconds, partial(_commit, engine), _TIMES),
@@ -142,7 +142,7 @@ def _milliseconds(call: Callable[[], object], times: int) -> float:
 def _mark_milliseconds(store: Store, lease: Lease) -> float:
     seconds = []
     for _ in range(_TIMES):
-        heads, _now_us = store.heads("live")
+        heads = store.look("live").heads
         began = time.perf_counter()
         with lease.writing() as connection:
             store.mark(connection, [(head, PublishSuccess("id", "1"), 0) for head in heads])

@@ -19,6 +19,8 @@ type Failpoint = Callable[[str], None]
 
 RELAY = ("after_claim", "before_publish", "after_publish", "before_mark", "after_mark")
 """The places at which a relay may die, in the order in which it reaches them."""
+RELAY_BUNDLES = ("before_bundle", "after_bundle")
+"""The places around the commit of which events a message has, which is before a relay claims it."""
 WORKER = (
     *("after_receive", "in_transaction", "before_commit", "after_commit", "after_park", "after_death"),
     *("before_release", "before_delete", "after_delete", "in_drain", "before_drain_commit", "after_drain_commit"),

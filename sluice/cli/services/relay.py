@@ -61,6 +61,7 @@ def run_relay(
         keep_sent_seconds=keep_seconds,
         keep_groups_seconds=max(consumer.inbox_retention_seconds for consumer in target.environment.consumers),
         event_bytes_max=target.environment.event_bytes_max,
+        bundle_events_max=target.environment.topics[0].bundle_events_max,
     )
     if listen and target.engine.dialect.name != "postgresql":
         raise ConfigError(f"--listen is given with {target.engine.dialect.name}, allowed is postgresql; leave it out")
@@ -78,7 +79,7 @@ def run_relay(
     connections.end_waits(target.engine, answer_seconds)
     stop = Stop()
     stop.on_signals()
-    failpoint = failpoints.from_environment(os.environ, failpoints.RELAY)
+    failpoint = failpoints.from_environment(os.environ, failpoints.RELAY + failpoints.RELAY_BUNDLES)
     store = Store(target.engine, target.topic)
     if pending_elsewhere := _pending_elsewhere(target, store):
         _log.warning("events wait for other topics, which this relay does not publish", pending=pending_elsewhere)

@@ -27,6 +27,7 @@ _ALL = "SELECT, INSERT, UPDATE, DELETE"
 _SCHEMA = {"sluice_schema": "SELECT"}
 _TABLES = (
     *("sluice_outbox", "sluice_outbox_group", "sluice_outbox_lease", "sluice_outbox_audit"),
+    *("sluice_outbox_bundle", "sluice_outbox_switch"),
     *("sluice_inbox_group", "sluice_inbox_consumer", "sluice_inbox_exception", "sluice_inbox_parked"),
     *("sluice_inbox_redrive", "sluice_inbox_audit", "sluice_inbox_attempt", "sluice_inbox_bundle"),
 )
@@ -41,6 +42,8 @@ RIGHTS: Mapping[DatabaseRole, Mapping[str, str]] = {
         "sluice_outbox": "SELECT, UPDATE, DELETE",
         "sluice_outbox_group": "SELECT, UPDATE, DELETE",
         "sluice_outbox_lease": "SELECT, INSERT, UPDATE",
+        "sluice_outbox_bundle": "SELECT, INSERT, DELETE",
+        "sluice_outbox_switch": "SELECT",
     },
     DatabaseRole.WORKER: {
         **_SCHEMA,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, case, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, case, delete, func, select, tuple_, update
 
 from sluice.messaging.database import engines
 from sluice.messaging.database.audit import Operator
@@ -21,7 +21,7 @@ from sluice.messaging.database.schema import may_read
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
-from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT, audit, messages
+from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT, audit, bundles, messages, switches
 
 RESENT_MAX = 10_000
 """The most messages that are resent in one transaction."""
@@ -52,6 +52,11 @@ class OutboxOperator(Operator):
     def resend(self, connection: Connection, group_id: str, group_seq: int) -> None:
         """Publish a sent message again, under a fresh deduplication id."""
         found = self._find(connection, group_id, group_seq, SENT)
+        first = select(messages.c.id).where(*self._group(group_id), messages.c.status == PENDING)
+        first_id = connection.execute(first.order_by(messages.c.group_seq).limit(1)).scalar()
+        if first_id is not None:  # a relay may have sent it alone, and would not know it behind this one
+            _let_go_alone(connection, first_id)
+        connection.execute(delete(bundles).where(bundles.c.first_id == found.id))
         self._change(connection, found, "resend", {"status": PENDING, "deduplication_id": str(uuid.uuid4())})
 
     def resend_range(self, connection: Connection, group_id: str, first: int, last: int) -> int:
@@ -61,7 +66,7 @@ class OutboxOperator(Operator):
             OutboxError: none of these numbers is in the outbox and sent, or there are more than `RESENT_MAX`.
         """
         sent = (messages.c.status == SENT, messages.c.group_seq.between(first, last))
-        here = (messages.c.topic == self.topic, messages.c.group_id == group_id, *sent)
+        here = (*self._group(group_id), *sent)
         numbers = select(messages.c.group_seq).where(*here).order_by(messages.c.group_seq).limit(RESENT_MAX + 1)
         found = connection.execute(numbers).scalars().all()
         where = f"of group {group_id!r} of {self.topic}"
@@ -81,6 +86,7 @@ class OutboxOperator(Operator):
     def unquarantine(self, connection: Connection, group_id: str, group_seq: int) -> None:
         """Let the relay try a quarantined message again, unchanged and under its own deduplication id."""
         found = self._find(connection, group_id, group_seq, QUARANTINED)
+        _let_go_alone(connection, found.id)
         self._change(connection, found, "unquarantine", {"status": PENDING})
 
     def skip(self, connection: Connection, group_id: str, group_seq: int) -> None:
@@ -94,7 +100,18 @@ class OutboxOperator(Operator):
             "attributes": json.dumps(tombstone.event.message_attributes),
             "deduplication_id": tombstone.deduplication_id,
         }
+        _let_go_alone(connection, found.id)
         self._change(connection, found, "skip", values)
+
+    def switch_bundles(self, connection: Connection, bundle_events_max: int) -> None:
+        """Let relays send up to so many events of a group in one message; 1 is each in a message of its own.
+
+        The leading relay reads it with its next look. Messages whose events are stored are sent with these.
+        """
+        values = {"bundle_events_max": bundle_events_max, "updated_at_us": engines.now_us(connection, self.clock)}
+        made = engines.insert(connection.dialect.name, switches).values(topic=self.topic, **values)
+        connection.execute(made.on_conflict_do_update(index_elements=["topic"], set_=values))
+        self._record(connection, audit, "bundles", {"topic": self.topic}, {"bundle_events_max": bundle_events_max})
 
     def begin_epoch(self, connection: Connection) -> int:
         """Begin another epoch for every group, after a restore of the database to an earlier state, and return it.
@@ -145,8 +162,11 @@ class OutboxOperator(Operator):
             do(connection, row["group_id"], row["group_seq"])
         return len(found)
 
+    def _group(self, group_id: str) -> tuple[ColumnElement[bool], ...]:
+        return (messages.c.topic == self.topic, messages.c.group_id == group_id)
+
     def _find(self, connection: Connection, group_id: str, group_seq: int, status: str) -> Row[Any]:
-        place = (messages.c.topic == self.topic, messages.c.group_id == group_id, messages.c.group_seq == group_seq)
+        place = (*self._group(group_id), messages.c.group_seq == group_seq)
         found = connection.execute(select(messages).where(*place).with_for_update()).one_or_none()
         where = f"message {group_seq} of group {group_id!r} of {self.topic}"
         if found is None:
@@ -161,6 +181,12 @@ class OutboxOperator(Operator):
         kept = {"event_id": found.event_id, "type": found.type, "last_error": found.last_error, "body": found.body}
         place = {"topic": self.topic, "group_id": found.group_id, "group_seq": found.group_seq}
         self._record(connection, audit, action, place, kept)
+
+
+def _let_go_alone(connection: Connection, first_id: int) -> None:
+    """Store that an event has a message of its own, unless something is stored of it."""
+    made = engines.insert(connection.dialect.name, bundles).values(first_id=first_id, event_count=1)
+    connection.execute(made.on_conflict_do_nothing())
 
 
 def resend_all(operator: OutboxOperator, connection: Connection, ranges: Iterable[tuple[str, int, int]]) -> int:

@@ -4,9 +4,10 @@ Only heads are read, so a message is never taken before the message in front of 
 behind a head does not matter. A quarantined head blocks its own group only.
 """
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -23,13 +24,16 @@ from sqlalchemy import (
 )
 
 from sluice.clock import Clock
+from sluice.messaging.bundle import bundle_bytes, write_bundle
 from sluice.messaging.database import connections, engines
-from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT, USED_EARLIER_US_MAX, groups, messages
+from sluice.messaging.envelope import attributes_bytes
+from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT, USED_EARLIER_US_MAX, bundles, groups, messages
 
 HEADS_MAX = 100
 """The most groups that one look reads."""
 DELETED_MAX = 1_000
 """The most messages, or counters of groups, that one transaction deletes."""
+_BYTES_MAX = 2**62  # of a message whose events are stored, whatever size they have
 COUNTED_MAX = 100_000
 """The most waiting messages that are counted for the metrics; no answer is marked while they are counted."""
 
@@ -42,8 +46,16 @@ _NEXT = """
     WHERE m.topic = :topic AND m.status <> 'sent' AND m.group_id > {after}
     ORDER BY m.group_id, m.group_seq LIMIT 1
 """
+_STORED_COUNT = "(SELECT event_count FROM sluice_outbox_bundle WHERE first_id = {of})"
+# Whether the event behind a head may be in one message with it. It reads one row by an index. An EXISTS could become a
+# hash of the whole table.
+_HAS_FOLLOWER = """
+    (SELECT next.attributes FROM sluice_outbox next WHERE next.topic = :topic AND next.group_id = walk.group_id
+        AND next.group_seq = walk.group_seq + 1 AND next.status = 'pending') = walk.attributes
+"""
 # Walks from group to group along the index: the cost depends on the groups read, not on the messages that wait in them.
-# The result includes the time; it is one row without a head if no group has a head.
+# The result includes the time, the token of the lease and the switch; it is one row without a head if no group has a
+# head.
 _HEADS = f"""
     WITH RECURSIVE walk AS (
         SELECT {", ".join(f"head.{name}" for name in _COLUMNS)}, 1 AS steps
@@ -53,9 +65,46 @@ _HEADS = f"""
         FROM walk JOIN sluice_outbox head ON head.id = ({_NEXT.format(after="walk.group_id")})
         WHERE walk.steps < :most
     )
-    SELECT instant.now_us, {", ".join(f"walk.{name}" for name in _COLUMNS)}
-    FROM (SELECT {{now_us}} AS now_us) AS instant LEFT JOIN walk ON 1 = 1 ORDER BY walk.steps
+    SELECT instant.*, {", ".join(f"walk.{name}" for name in _COLUMNS)},
+        {_STORED_COUNT.format(of="walk.id")}, {{has_follower}}
+    FROM (
+        SELECT {{now_us}} AS now_us, (SELECT token FROM sluice_outbox_lease WHERE topic = :topic) AS token,
+            (SELECT bundle_events_max FROM sluice_outbox_switch WHERE topic = :topic) AS switched
+    ) AS instant LEFT JOIN walk ON 1 = 1 ORDER BY walk.steps
 """  # noqa: S608 (of constants)
+# The pending events behind heads with the attributes of their heads: of each head up to a count, and as many bytes.
+_FOLLOWERS = f"""
+    SELECT head_id, {", ".join(f"behind.{name}" for name in _COLUMNS)}, {_STORED_COUNT.format(of="behind.id")}
+    FROM (
+        SELECT head.id AS head_id, wanted.bytes_max, {", ".join(f"next.{name}" for name in _COLUMNS)},
+            sum({{bytes}}) OVER (PARTITION BY head.id ORDER BY next.group_seq) AS filled_bytes
+        FROM {{wanted}} JOIN sluice_outbox head ON head.id = wanted.id
+        JOIN {{next}} WHERE next.status = 'pending' AND next.attributes = head.attributes
+    ) AS behind WHERE filled_bytes <= behind.bytes_max ORDER BY head_id, behind.group_seq
+"""  # noqa: S608 (of constants)
+_BEHIND = """
+    next.topic = head.topic AND next.group_id = head.group_id AND next.group_seq > head.group_seq
+    AND next.group_seq < head.group_seq + wanted.event_count
+"""
+# LATERAL: or Postgres might join both tables as a whole if its planner's statistics are older than the backlog.
+_FOLLOWERS_OF = {
+    "postgresql": {
+        "bytes": "octet_length(next.body)",
+        "next": f"LATERAL (SELECT * FROM sluice_outbox next WHERE {_BEHIND} ORDER BY next.group_seq) AS next ON true",  # noqa: S608 (of constants)
+    },
+    "sqlite": {"bytes": "length(CAST(next.body AS BLOB))", "next": f"sluice_outbox next ON {_BEHIND}"},
+}
+_WANTED = {
+    "postgresql": "unnest(CAST(:ids AS bigint[]), CAST(:counts AS integer[]), CAST(:bytes AS bigint[]))"
+    " AS wanted (id, event_count, bytes_max)",
+    "sqlite": "(SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS event_count,"
+    " json_extract(value, '$[2]') AS bytes_max FROM json_each(:wanted)) AS wanted",
+}
+_STORE_BUNDLES = """
+    INSERT INTO sluice_outbox_bundle (first_id, event_count)
+    SELECT wanted.id, wanted.event_count FROM {wanted} WHERE true
+    ON CONFLICT (first_id) DO NOTHING RETURNING first_id
+"""
 
 # Each subquery reads a range of a partial index, however large the table is; it has an ORDER BY so that Postgres uses
 # the index. Without `_BY_INDEX` Postgres would read and sort everything if the backlog is newer than its planner's
@@ -92,7 +141,13 @@ _MARK_SENT = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The first unfinished message of a group. Instants are microseconds UTC by the database's clock."""
+    """The first unfinished event of a group. Instants are microseconds UTC by the database's clock.
+
+    Args:
+        stored_count: how many events its message has, as is stored; None if nothing is stored.
+        has_follower: whether the next event is there and may be in the same message.
+        followers: the events behind it that are in its message.
+    """
 
     id: int
     group_id: str
@@ -105,6 +160,41 @@ class Head:
     attempts: int
     not_before_us: int
     created_at_us: int
+    stored_count: int | None = None
+    has_follower: bool = False
+    followers: tuple["Head", ...] = ()
+
+    @property
+    def events(self) -> tuple["Head", ...]:
+        """Return the events of its message, in order."""
+        return (self, *self.followers)
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether all events are there that are stored of its message."""
+        return self.stored_count in (None, len(self.events))
+
+    @property
+    def message_body(self) -> str:
+        """Return the body of its message."""
+        return write_bundle([event.body for event in self.events])
+
+    @property
+    def message_bytes(self) -> int:
+        """Return the size of its message, with the attributes."""
+        return bundle_bytes([len(event.body.encode()) for event in self.events]) + attributes_bytes(self.attributes)
+
+    @property
+    def message_deduplication_id(self) -> str:
+        """Return the deduplication id of its message, which follows from its events."""
+        if not self.followers:
+            return self.deduplication_id
+        return hashlib.sha256("\n".join(event.deduplication_id for event in self.events).encode()).hexdigest()
+
+    @property
+    def may_have_followers(self) -> bool:
+        """Return whether an event behind it may be in its message: it was not tried, and nothing is stored of it."""
+        return self.has_follower and self.attempts == 0 and self.stored_count is None
 
     def is_due(self, now_us: int, pause_us_max: int) -> bool:
         """Return whether the message may be published now.
@@ -118,6 +208,23 @@ class Head:
         """
         is_paused = now_us < self.not_before_us <= now_us + pause_us_max
         return self.status == PENDING and not is_paused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxLook:
+    """The part of an outbox that one statement read.
+
+    Args:
+        heads: of up to HEADS_MAX groups, in order of groups.
+        now_us: the instant, by the database's clock.
+        token: that of the leader's lease; None if no relay has led.
+        bundle_events_max: how many events an operator lets a message have.
+    """
+
+    heads: list[Head]
+    now_us: int
+    token: int | None
+    bundle_events_max: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +278,73 @@ class Store:
         # After a failover the pool may hold connections to the former primary, which is read-only.
         connections.leave_standbys(engine)
         now_us = engines.now_us_text(engine.dialect.name, clock)
-        self._heads, self._sent, self._lag = (text(sql.format(now_us=now_us)) for sql in (_HEADS, _MARK_SENT, _LAG))
+        self._sent, self._lag = (text(sql.format(now_us=now_us)) for sql in (_MARK_SENT, _LAG))
+        self._heads = {
+            has_bundles: text(_HEADS.format(now_us=now_us, has_follower=_HAS_FOLLOWER if has_bundles else "NULL"))
+            for has_bundles in (False, True)
+        }
+        wanted = _WANTED[engine.dialect.name]
+        self._followers = text(_FOLLOWERS.format(wanted=wanted, **_FOLLOWERS_OF[engine.dialect.name]))
+        self._store_bundles = text(_STORE_BUNDLES.format(wanted=wanted))
 
-    def heads(self, after: str) -> tuple[list[Head], int]:
-        """Return the heads of up to HEADS_MAX groups behind the group `after`, in order of groups, and the instant."""
+    def look(self, after: str = "", *, has_bundles: bool = False) -> OutboxLook:
+        """Read the heads of up to HEADS_MAX groups behind the group `after`.
+
+        Args:
+            after: a group; "" reads the first ones.
+            has_bundles: whether to find out which heads have a follower.
+        """
         parameters = {"topic": self._topic, "after": after, "most": HEADS_MAX}
         with engines.looking(self._engine) as connection, engines.explaining_missing_tables():
-            rows = connection.execute(self._heads, parameters | self._now_parameter()).all()
-        return [head(row[1:]) for row in rows if row[1] is not None], int(rows[0][0])
+            rows = connection.execute(self._heads[has_bundles], parameters | self._now_parameter()).all()
+        now_us, token, switched = rows[0][:3]
+        return OutboxLook(
+            heads=[head(row[3:]) for row in rows if row[3] is not None],
+            now_us=int(now_us),
+            token=token,
+            bundle_events_max=1 if switched is None else switched,
+        )
+
+    def gather(self, heads: Sequence[Head], *, bundle_events_max: int, event_bytes_max: int) -> list[Head]:
+        """Return heads with the followers that are in their messages.
+
+        Of a message whose events are stored these are its events. Any other has as many as wait behind the head, were
+        never tried, and fit.
+        """
+        wanted = {
+            head.id: (bundle_events_max, event_bytes_max - head.message_bytes)
+            if head.stored_count is None
+            else (head.stored_count, _BYTES_MAX)
+            for head in heads
+            if (head.stored_count or 1) > 1 or (bundle_events_max > 1 and head.may_have_followers)
+        }
+        if not wanted:
+            return list(heads)
+        with engines.looking(self._engine) as connection:
+            rows = connection.execute(self._followers, self._bounds_parameters(wanted)).all()
+        behind: dict[int, list[Head]] = {}
+        for row in rows:
+            behind.setdefault(row[0], []).append(head(row[1:]))
+        return [_gather(head, behind.get(head.id, ()), event_bytes_max) for head in heads]
+
+    def store_bundles(self, connection: Connection, heads: Sequence[Head]) -> set[int]:
+        """Store which events the messages of heads have; return the ids of the heads.
+
+        An id is missing if something else was stored of that head meanwhile.
+
+        Args:
+            connection: the connection of `Lease.writing`.
+            heads: heads with followers.
+        """
+        wanted = {head.id: (len(head.events), 0) for head in heads}
+        return set(connection.execute(self._store_bundles, self._bounds_parameters(wanted)).scalars())
+
+    def _bounds_parameters(self, wanted: Mapping[int, tuple[int, int]]) -> dict[str, Any]:
+        """Return the parameters of a statement for heads, each with a count of events and a number of bytes."""
+        if self._engine.dialect.name != "postgresql":
+            return {"wanted": json.dumps([[id_, *limits] for id_, limits in wanted.items()])}
+        counts, bytes_ = zip(*wanted.values(), strict=True)
+        return {"ids": list(wanted), "counts": list(counts), "bytes": list(bytes_)}
 
     def mark(self, connection: Connection, marked: Sequence[tuple[Head, PublishOutcome, int]]) -> None:
         """Write the outcomes of heads: (head, outcome, microseconds to wait before the head is tried again).
@@ -187,8 +353,14 @@ class Store:
             connection: the connection of `Lease.writing`.
             marked: the outcomes; only heads that are still pending are changed.
         """
+        self._free_bundles(connection, marked)
         if self._engine.dialect.name == "postgresql":
-            sent = [(head.id, outcome) for head, outcome, _ in marked if isinstance(outcome, PublishSuccess)]
+            sent = [
+                (event.id, outcome)
+                for head, outcome, _ in marked
+                if isinstance(outcome, PublishSuccess)
+                for event in head.events
+            ]
             marked = [entry for entry in marked if not isinstance(entry[1], PublishSuccess)]
             if sent:
                 self._mark_sent(connection, sent)
@@ -197,9 +369,22 @@ class Store:
         now_us = engines.now_us(connection, self._clock)
         alike: dict[type[PublishOutcome], list[dict[str, Any]]] = {}
         for head, outcome, delay_us in marked:
-            alike.setdefault(type(outcome), []).append({"of": head.id, **_marks(outcome, now_us, delay_us)})
+            # Nothing of a refused message has arrived: the events behind its first one go on in other messages.
+            events = (head,) if isinstance(outcome, PublishRefusal) else head.events
+            rows = [{"of": event.id, **_marks(outcome, now_us, delay_us)} for event in events]
+            alike.setdefault(type(outcome), []).extend(rows)
         for rows in alike.values():  # one statement for all heads of a kind: ten statements cost five times as much
             connection.execute(_MARK, rows)
+
+    def _free_bundles(self, connection: Connection, marked: Sequence[tuple[Head, PublishOutcome, int]]) -> None:
+        """Delete what is stored of messages that were sent or refused."""
+        ended_ids = [
+            head.id
+            for head, outcome, _ in marked
+            if head.stored_count is not None and not isinstance(outcome, PublishRetry)
+        ]
+        if ended_ids:
+            connection.execute(delete(bundles).where(bundles.c.first_id.in_(ended_ids)))
 
     def _mark_sent(self, connection: Connection, sent: Sequence[tuple[int, PublishSuccess]]) -> None:
         columns = {
@@ -238,7 +423,7 @@ class Store:
         """Return whether nothing can be published now: every message is sent, or waits behind a quarantined one."""
         after = ""
         while True:
-            heads, _ = self.heads(after)
+            heads = self.look(after).heads
             if any(head.status == PENDING for head in heads):
                 return False
             if len(heads) < HEADS_MAX:
@@ -273,7 +458,9 @@ class Store:
             groups.c.updated_at_us < before_us,
         )
         connection.execute(update(groups).where(*unused).values(updated_at_us=now_us))
-        is_old = (messages.c.id.in_([row.id for row in old]), messages.c.status == SENT)
+        old_ids = [row.id for row in old]
+        connection.execute(delete(bundles).where(bundles.c.first_id.in_(old_ids)))  # a relay of older code leaves some
+        is_old = (messages.c.id.in_(old_ids), messages.c.status == SENT)
         return connection.execute(delete(messages).where(*is_old)).rowcount
 
     def forget_groups(self, connection: Connection, keep_seconds: float) -> int:
@@ -333,6 +520,23 @@ def _marks(outcome: PublishOutcome, now_us: int, delay_us: int) -> dict[str, Any
 
 
 def head(row: Sequence[Any]) -> Head:
-    """Return the head that a row of the table has, in the order of its fields."""
-    columns: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-    return Head(**columns | {"attributes": json.loads(columns["attributes"])})
+    """Return the head that a row of a look has, in the order of its fields."""
+    columns: dict[str, Any] = dict(zip(_COLUMNS, row, strict=False))
+    stored_count, has_follower = (*row[len(_COLUMNS) :], None, None)[:2]
+    columns |= {"attributes": json.loads(columns["attributes"]), "stored_count": stored_count}
+    return Head(**columns, has_follower=bool(has_follower))
+
+
+def _gather(first: Head, behind: Iterable[Head], event_bytes_max: int) -> Head:
+    """Return a head with those events behind it that are in its message."""
+    followers, is_stored = list[Head](), first.stored_count is not None
+    sizes = [len(first.body.encode())]
+    room_bytes = event_bytes_max - attributes_bytes(first.attributes)
+    for event in behind:
+        sizes.append(len(event.body.encode()))
+        is_next = event.group_seq == first.group_seq + len(sizes) - 1
+        is_free = event.stored_count is None and event.attempts == 0 and bundle_bytes(sizes) <= room_bytes
+        if not is_next or not (is_stored or is_free):
+            break
+        followers.append(event)
+    return replace(first, followers=tuple(followers)) if followers else first

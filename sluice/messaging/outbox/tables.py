@@ -75,12 +75,31 @@ leases = sa.Table(
     comment="which relay leads; every takeover raises the token",
 )
 
+bundles = sa.Table(
+    "sluice_outbox_bundle",
+    metadata,
+    sa.Column("first_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("event_count", sa.Integer, nullable=False),
+    comment="messages that are to be sent, or may have been, as so many events from this row of sluice_outbox on",
+)
+
+switches = sa.Table(
+    "sluice_outbox_switch",
+    metadata,
+    sa.Column("topic", KEY, primary_key=True),
+    sa.Column("bundle_events_max", sa.Integer, nullable=False),
+    sa.Column("updated_at_us", sa.BigInteger, nullable=False),
+    comment="how many events of a group a relay may send in one message, as an operator switched it",
+)
+
 audit = audit_table("sluice_outbox_audit", metadata, owner="topic", seq="group_seq")
 
 RELAY_RIGHTS = {
     "sluice_outbox": "SELECT, UPDATE, DELETE",
     "sluice_outbox_group": "SELECT, UPDATE, DELETE",
     "sluice_outbox_lease": "SELECT, INSERT, UPDATE",
+    "sluice_outbox_bundle": "SELECT, INSERT, DELETE",
+    "sluice_outbox_switch": "SELECT",
 }
 """The rights that a relay needs on each table."""
 
@@ -101,5 +120,6 @@ versioned = VersionedTables(
                 "ALTER TABLE sluice_outbox_lease ADD COLUMN led_since_us BIGINT",
             )
         ),
+        Step(),  # sluice_outbox_bundle and sluice_outbox_switch are new
     ),
 )

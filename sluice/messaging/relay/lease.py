@@ -148,6 +148,15 @@ class Lease:
             self._change_end(connection, now_us + self._lease_us)
             yield connection
 
+    def require(self, token: int | None) -> None:
+        """Compare the token with that of the lease's row, as the same statement read it that read what is to be sent.
+
+        Raises:
+            LeaseLostError: another leads.
+        """
+        if token != self.token:
+            raise self._lose()
+
     def renew(self) -> None:
         """Renew the lease.
 
@@ -210,5 +219,9 @@ class Lease:
         mine = (leases.c.topic == self._topic, leases.c.token == self.token)
         touched = update(leases).where(*mine).values(expires_at_us=expires_at_us)
         if connection.execute(touched.returning(self._idle_limit(connection), DURABLE)).first() is None:
-            token, self.token = self.token, None
-            raise LeaseLostError(f"relay {self.owner} led {self._topic} with token {token}, and another leads now")
+            raise self._lose()
+
+    def _lose(self) -> LeaseLostError:
+        """Forget the token, and return the error that says so."""
+        token, self.token = self.token, None
+        return LeaseLostError(f"relay {self.owner} led {self._topic} with token {token}, and another leads now")

@@ -19,7 +19,6 @@ from sluice.aws.client import LIGHT, open_client
 from sluice.error_codes import CREDENTIALS_REFUSED, is_throttled
 from sluice.errors import ConfigError, EndpointError
 from sluice.filter_cost import SENT_TYPE
-from sluice.messaging.envelope import attributes_bytes
 from sluice.messaging.errors import TransientError
 from sluice.messaging.outbox.store import Head, PublishOutcome, PublishRefusal, PublishRetry, PublishSuccess
 from sluice.terminal.printable import printable
@@ -164,7 +163,7 @@ def batches(heads: Sequence[Head], event_bytes_max: int) -> list[list[Head]]:
     made: list[list[Head]] = []
     room_bytes = 0
     for head in heads:
-        size = _size_bytes(head)
+        size = head.message_bytes
         if not made or len(made[-1]) == limits.PUBLISH_BATCH_ENTRIES_MAX or size > room_bytes:
             made.append([])
             room_bytes = event_bytes_max
@@ -175,7 +174,7 @@ def batches(heads: Sequence[Head], event_bytes_max: int) -> list[list[Head]]:
 
 def too_large(batch: Sequence[Head], event_bytes_max: int) -> list[PublishOutcome] | None:
     """Return the refusal of a batch whose only head is too large; None if the batch may be sent."""
-    size = sum(map(_size_bytes, batch))
+    size = sum(head.message_bytes for head in batch)
     if size <= event_bytes_max:
         return None
     return [
@@ -186,16 +185,12 @@ def too_large(batch: Sequence[Head], event_bytes_max: int) -> list[PublishOutcom
     ]
 
 
-def _size_bytes(head: Head) -> int:
-    return len(head.body.encode()) + attributes_bytes(head.attributes)
-
-
 def _entry(id_: str, head: Head) -> dict[str, Any]:
     return {
         "Id": id_,
-        "Message": head.body,
+        "Message": head.message_body,
         "MessageGroupId": head.group_id,
-        "MessageDeduplicationId": head.deduplication_id,
+        "MessageDeduplicationId": head.message_deduplication_id,
         "MessageAttributes": {
             name: {"DataType": SENT_TYPE, "StringValue": value} for name, value in head.attributes.items()
         },

@@ -6,14 +6,23 @@ one transaction, under its token. A message is read only after the one before it
 a message under way is passed over, so at most one message of a group is under way. A message without an answer is sent
 again with the same deduplication id. If a paused leader publishes after another relay took over, the topic deduplicates
 the message for five minutes, and after that the consumer's inbox does: SNS does not check the token.
+
+A message may have several events of a group, if an operator switched that on. Which they are is committed under the
+token before they are sent, so whoever repeats the message sends the same. An event that is sent alone needs no such
+commit, if nobody sends it together with others later. A new leader cannot know what its predecessors sent, so it sends
+each head of its first walk over the groups alone, unless something is stored of it: at the takeover these were the only
+events that could be on their way. In later walks a head that was not tried is its own. After an error that leaves it
+unknown what was tried, it begins with a first walk again. A look reads the lease's token together with the heads, so no
+relay takes a head of another's leadership.
 """
 
 import logging
 import random
 import sqlite3
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -50,6 +59,10 @@ from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable
 
 _log = Logger()
+_TORN = PublishRefusal(
+    "not all events that are stored of its message wait behind it, as somebody changed them; `sluice outbox"
+    " unquarantine` sends it alone"
+)
 _LEASE_SECONDS_MAX = 86_400
 _KEEP_GROUPS_SECONDS_MAX = 315_360_000  # ten years, the same limit as in the declaration
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -74,6 +87,7 @@ class RelaySettings:
         keep_groups_seconds: how long the counter of an unused group is kept; the largest `inbox_retention_seconds` of
             the topic's consumers, and longer than `keep_sent_seconds`.
         event_bytes_max: size of the largest message, and of a whole call; a larger message is quarantined and not sent.
+        bundle_events_max: events of a group that one message may have, up to what an operator switched on.
         backoff: the delay between two tries of a group; its longest delay is at most a day, the longest lease.
 
     Raises:
@@ -94,6 +108,7 @@ class RelaySettings:
         default=60 * 86_400,
     )
     event_bytes_max: int = limits.PUBLISH_BYTES_MAX
+    bundle_events_max: int = 1
     backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=0.5, cap_seconds=60, floor_seconds=0.1))
 
     def __post_init__(self) -> None:
@@ -148,6 +163,7 @@ class Relay:
         self._failpoint, self._hooks = failpoint, HookSet(hooks)
         self._walked_to = ""  # the next look reads the groups behind this one; "" begins a walk over all groups
         self._has_walk_due_heads = self._is_walk_over = False
+        self._is_first_walk = True  # heads may have been sent alone by an earlier leader
         self._batches: deque[list[Head]] = deque()
         self._taken_groups: set[str] = set()  # groups with a message in a batch or in a call
         self._looked_at, self._looked_at_us = 0.0, 0
@@ -234,7 +250,8 @@ class Relay:
                 return False  # wait for the earlier calls, so that new ones come after them
             invoked_at = self._clock.monotonic()
             if self._lease.acquire():
-                self._renewed_at, self._walked_to, self._has_walk_due_heads = invoked_at, "", False
+                self._renewed_at = invoked_at
+                self._begin_first_walk()
                 self._batches.clear()  # batches of an earlier leadership
                 self._taken_groups.clear()
                 self._stands_by_for = None
@@ -258,19 +275,30 @@ class Relay:
         self._lease.renew()
         self._renewed_at = invoked_at
 
+    def _begin_first_walk(self) -> None:
+        """Begin a walk over all groups that finds each event that may be on its way."""
+        self._walked_to, self._has_walk_due_heads, self._is_first_walk = "", False, True
+
     def _look(self) -> bool:
         """Read the next heads, and put those that are due into batches.
 
         Return False if a walk over all groups ends here and none of them had a due head.
         """
         self._looked_at = self._clock.monotonic()
-        heads, self._looked_at_us = self._store.heads(self._walked_to)
+        look = self._store.look(self._walked_to, has_bundles=self._settings.bundle_events_max > 1)
+        self._lease.require(look.token)
+        heads, self._looked_at_us = look.heads, look.now_us
         pause_us_max = round(self._settings.backoff.cap_seconds * 1_000_000)
         due = [
             head
             for head in heads
             if head.is_due(self._looked_at_us, pause_us_max) and head.group_id not in self._taken_groups
         ]
+        due = self._bundle(due, 1 if self._is_first_walk else look.bundle_events_max)
+        if torn := [(head, _TORN) for head in due if not head.is_whole]:
+            self._mark(torn)
+            self._report(torn)
+            due = [head for head in due if head.is_whole]
         if due:
             self._batches.extend(publisher.batches(due, self._settings.event_bytes_max))
             self._taken_groups.update(head.group_id for head in due)
@@ -280,14 +308,47 @@ class Relay:
             return True
         had_due_heads = self._has_walk_due_heads
         self._has_walk_due_heads, self._walked_to, self._is_walk_over = False, "", True
+        self._is_first_walk = False
         return had_due_heads
+
+    def _bundle(self, due: Sequence[Head], bundle_events_max: int) -> list[Head]:
+        """Return heads with the events that are in their messages, after these were stored.
+
+        A head of which something else was stored meanwhile is left out: the next look reads that.
+        """
+        gathered = self._store.gather(
+            due,
+            bundle_events_max=min(bundle_events_max, self._settings.bundle_events_max),
+            event_bytes_max=self._settings.event_bytes_max,
+        )
+        unstored = [head for head in gathered if head.followers and head.stored_count is None]
+        if not unstored:
+            return gathered
+        invoked_at = self._clock.monotonic()
+        with self._lease.writing() as connection:
+            self._failpoint("before_bundle")
+            stored_ids = self._store.store_bundles(connection, unstored)
+        self._renewed_at = invoked_at
+        self._failpoint("after_bundle")
+        return [
+            replace(head, stored_count=len(head.events)) if head.id in stored_ids else head
+            for head in gathered
+            if head.stored_count is not None or not head.followers or head.id in stored_ids
+        ]
 
     def _begin_call(self, batch: Sequence[Head]) -> None:
         """Begin to publish a batch. If that fails, the next look may read its messages again."""
-        try:
+        with self._freeing_groups_of_unknown_heads(batch):
             self._publish_batch(batch)
+
+    @contextmanager
+    def _freeing_groups_of_unknown_heads(self, heads: Sequence[Head]) -> Iterator[None]:
+        """Let the next looks take messages of these heads' groups if an error leaves it unknown what was sent."""
+        try:
+            yield
         except BaseException:
-            self._free_groups(batch)
+            self._free_groups(heads)
+            self._begin_first_walk()
             raise
 
     def _publish_batch(self, batch: Sequence[Head]) -> None:
@@ -296,7 +357,8 @@ class Relay:
             self._renew()  # the call has to end before the lease does
         taken_at_us = self._looked_at_us + round((self._clock.monotonic() - self._looked_at) * 1_000_000)
         for head in batch:
-            self._hooks.call(RelayHooks.before_publish, head, taken_at_us)
+            for event in head.events:
+                self._hooks.call(RelayHooks.before_publish, event, taken_at_us)
         self._failpoint("before_publish")
         self._calls.begin(batch)
 
@@ -315,11 +377,11 @@ class Relay:
             else:
                 outcomes += zip(answer.heads, answer.outcomes, strict=True)
         if outcomes:
-            try:
+            heads = [head for head, _ in outcomes]
+            with self._freeing_groups_of_unknown_heads(heads):
                 self._mark(outcomes)
-            finally:
-                self._free_groups(head for head, _ in outcomes)
-            self._report(outcomes)
+            self._free_groups(heads)
+            self._report([(event, outcome) for head, outcome in outcomes for event in head.events])
 
     def _mark(self, outcomes: Sequence[tuple[Head, PublishOutcome]]) -> None:
         """Write outcomes and renew the lease, in one transaction.

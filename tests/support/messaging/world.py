@@ -33,6 +33,7 @@ from sluice.messaging.inbox import tables
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.outbox import tables as outbox_tables
+from sluice.messaging.outbox.operations import OutboxOperator
 from sluice.messaging.outbox.store import Head, Store
 from sluice.messaging.relay.calls import Answer, RelayPublish, publish_now
 from sluice.messaging.relay.lease import Lease
@@ -321,6 +322,12 @@ class World:
                 self.outbox.add(session, event)
             session.commit()
         return events
+
+    def switch_bundles(self, bundle_events_max: int) -> None:
+        """Let relays send so many events of a group in one message, as `sluice outbox bundles on` does."""
+        operator = OutboxOperator(actor="ada", reason="tests", topic=TOPIC, clock=self.clock)
+        with self.engine.begin() as connection:
+            operator.switch_bundles(connection, bundle_events_max)
 
     def publisher(self) -> Publisher:
         return Publisher(self.sns, self.topic_arn)

@@ -395,7 +395,7 @@ def test_duplicate_keys_are_named_before_a_step_builds_their_index(postgres_befo
     )
     assert refused[1].startswith("sluice_inbox_group has rows of one key (consumer 'billing', group_id 'g0': 2 rows; ")
     assert "group_id 'g8': 2 rows and more)" in refused[1]
-    assert upgraded == [[2, 3, 4], [2, 3, 4, 5, 6]]
+    assert upgraded == [[2, 3, 4, 5], [2, 3, 4, 5, 6]]
     with postgres_before_byte_collation.connect() as connection:
         assert connection.execute(text("SELECT last_seq, epoch FROM sluice_outbox_group")).one()[0] == 2
         kept = connection.execute(text("SELECT last_seq FROM sluice_inbox_group ORDER BY last_seq")).scalars()
@@ -415,7 +415,8 @@ def test_the_step_gives_keys_the_c_collation(postgres_before_byte_collation: Eng
         connection.execute(text('ALTER TABLE sluice_outbox_lease ALTER COLUMN topic TYPE text COLLATE "POSIX"'))
         changed = schema.drift(connection, tables.metadata)
 
-    assert before[0] == 'column sluice_outbox.topic has the collation "default", expected is "C"'
+    assert before[0] == "table sluice_outbox_bundle is missing"
+    assert before[2] == 'column sluice_outbox.topic has the collation "default", expected is "C"'
     assert after == []
     assert changed == ['column sluice_outbox_lease.topic has the collation "POSIX", expected is "C"']
 
@@ -442,7 +443,7 @@ def test_a_view_or_policy_on_a_key_column_refuses_the_step(
 
     assert "\n" not in str(error.value)
     with postgres_before_byte_collation.connect() as connection:
-        assert schema.drift(connection, tables.metadata)[0].startswith("column sluice_outbox.topic has the collation")
+        assert schema.drift(connection, tables.metadata)[2].startswith("column sluice_outbox.topic has the collation")
 
 
 def test_the_guides_way_for_large_tables_builds_every_index_before(postgres_before_byte_collation: Engine) -> None:

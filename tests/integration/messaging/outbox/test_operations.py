@@ -518,7 +518,7 @@ def test_an_invalid_failpoint_is_refused(run: Run, tmp_path: Path, monkeypatch: 
     assert code == 3
     assert (
         text == "sluice: SLUICE_FAILPOINT is 'after_lunch', allowed is one of after_claim, before_publish,"
-        " after_publish, before_mark, after_mark, NAME:COUNT or NAME=SECONDS\n"
+        " after_publish, before_mark, after_mark, before_bundle, after_bundle, NAME:COUNT or NAME=SECONDS\n"
     )
 
 

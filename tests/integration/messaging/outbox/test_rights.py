@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import Engine, make_url, text
@@ -10,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from sluice.declaration import AutomaticRedrive, DatabaseRole
 from sluice.messaging import Event, Outbox
+from sluice.messaging.bundle import events_of
 from sluice.messaging.database import engines, migrations, roles
 from sluice.messaging.database.migrations import VersionedTables
 from sluice.messaging.handlers import Reject
@@ -76,22 +78,22 @@ def _produce(producer: Engine, owner: Engine) -> None:
 
 
 def _relay(relaying: Engine, owner: Engine) -> None:
-    """Publish a committed message; later delete it and its group."""
+    """Publish committed events in a bundle; later delete them and their group."""
+    World(owner).switch_bundles(2)
     world = World(relaying)
-    with Session(owner) as session:
-        world.outbox.add(session, Event(type="t", group="a", data=None))
-        session.commit()
-    relay = world.relay()
+    relay = world.relay(settings=replace(SETTINGS, bundle_events_max=2))
     _require(relaying, outbox_tables.versioned)
+    work(relay)
+    World(owner).commit("a", "a")
 
     work(relay)
-    published = world.receive_places()
+    published = [(event.event.group, event.seq) for each in world.receive_all() for event in events_of(each["Body"])]
     for seconds in (SETTINGS.keep_sent_seconds, SETTINGS.keep_groups_seconds):
         world.simulator.advance(seconds + 120)
         work(relay)
     relay.close()
 
-    assert published == [("a", 1)]
+    assert published == [("a", 1), ("a", 2)]
     assert world.store.lag().pending_count == 0
     assert _rows(owner, "sluice_outbox", "sluice_outbox_group") == [0, 0]
 

@@ -49,8 +49,10 @@ def test_every_missing_table_is_reported(engine: Engine) -> None:
     assert make_tables(engine, "") == [
         "table sluice_outbox is missing",
         "table sluice_outbox_audit is missing",
+        "table sluice_outbox_bundle is missing",
         "table sluice_outbox_group is missing",
         "table sluice_outbox_lease is missing",
+        "table sluice_outbox_switch is missing",
     ]
 
 
@@ -153,7 +155,7 @@ def test_the_statement_that_reads_heads_is_never_prepared(postgres: Engine) -> N
     store = Store(postgres, "plans.fifo")
 
     for _ in range(20):
-        store.heads("")
+        store.look()
 
     with engines.reading(postgres) as connection:
         assert connection.execute(text("SELECT statement FROM pg_prepared_statements")).scalars().all() == []

@@ -181,7 +181,7 @@ def test_tables_of_an_older_version_are_not_used(run: Run, engine: Engine) -> No
 
     assert code == 2
     assert (
-        message == "sluice: the outbox's tables are of version 0, this code needs 4; run `sluice schema apply outbox`\n"
+        message == "sluice: the outbox's tables are of version 0, this code needs 5; run `sluice schema apply outbox`\n"
     )
 
 

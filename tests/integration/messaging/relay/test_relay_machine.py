@@ -1,8 +1,8 @@
 """Three relays, an outbox and a topic, with any fault, in any order: P7 to P11, P13 to P15."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sluice import limits
 from sluice.messaging import Event, failpoints
+from sluice.messaging.bundle import events_of
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.relay.calls import RelayPublish
 from sluice.messaging.relay.relay import Relay
@@ -26,6 +27,8 @@ from tests.support.messaging.outbox.simulated_relays import (
     NewIdOnResend,
     PublishesInTransaction,
     ShuffledCalls,
+    StoresNoBundles,
+    TrustsEarlierLeaders,
     work,
 )
 from tests.support.messaging.world import QUEUES, SETTINGS, World, in_memory_world
@@ -35,7 +38,8 @@ _GROUPS = st.lists(st.sampled_from(GROUPS), min_size=1, max_size=4)
 _RELAYS = st.integers(0, 2)
 _TIMES = st.sampled_from([1, 10, SETTINGS.lease_seconds + 1, SETTINGS.backoff.cap_seconds + 1, 301])
 # In its transaction, at before_mark, a relay that pauses keeps all others waiting; there it can only die.
-_PAUSES = st.sampled_from(["after_claim", "before_publish", "after_publish"])
+_PAUSES = st.sampled_from(["after_bundle", "after_claim", "before_publish", "after_publish"])
+BUNDLED = replace(SETTINGS, bundle_events_max=3)
 _FAULTS = st.one_of(
     st.just(Fault(lost=True)),
     st.just(Fault(unreachable=True)),
@@ -65,10 +69,12 @@ class Relays(RuleBasedStateMachine):
 
     world: World
     build: Build = staticmethod(_real)
+    bundle_events_max = 1
 
     def __init__(self) -> None:
         super().__init__()
         self.world.start_over()
+        self.world.switch_bundles(self.bundle_events_max)
         self.committed: dict[str, list[str]] = {group: [] for group in GROUPS}
         self.doubtful: set[str] = set()
         self.armed: dict[int, tuple[str, Callable[[], None]]] = {}
@@ -116,7 +122,7 @@ class Relays(RuleBasedStateMachine):
         for _ in range(times):
             self._step(number)
 
-    @rule(number=_RELAYS, step=st.sampled_from(failpoints.RELAY))
+    @rule(number=_RELAYS, step=st.sampled_from([*failpoints.RELAY, *failpoints.RELAY_BUNDLES]))
     def die(self, number: int, step: str) -> None:
         """End one relay at a failpoint, and start another in its place."""
 
@@ -193,15 +199,17 @@ class Relays(RuleBasedStateMachine):
         seqs: dict[str, list[int]] = {group: [] for group in GROUPS}
         last_ms: dict[str, int] = {}
         for message in messages:
-            body, sent_ms = json.loads(message["Body"]), int(message["Attributes"]["SentTimestamp"])
-            if body["id"] in last_ms:
-                passed_seconds = (sent_ms - last_ms[body["id"]]) / 1_000
-                assert passed_seconds >= limits.DEDUPLICATION_WINDOW_SECONDS, "a copy within five minutes"
-                assert body["id"] in self.doubtful, "a copy of what was known to be published"
-            else:
-                firsts[body["group"]].append(body["id"])
-                seqs[body["group"]].append(body["seq"])
-            last_ms[body["id"]] = sent_ms
+            sent_ms = int(message["Attributes"]["SentTimestamp"])
+            for arrived in events_of(message["Body"]):
+                event = arrived.event
+                if event.id in last_ms:
+                    passed_seconds = (sent_ms - last_ms[event.id]) / 1_000
+                    assert passed_seconds >= limits.DEDUPLICATION_WINDOW_SECONDS, "a copy within five minutes"
+                    assert event.id in self.doubtful, "a copy of what was known to be published"
+                else:
+                    firsts[event.group].append(event.id)
+                    seqs[event.group].append(arrived.seq)
+                last_ms[event.id] = sent_ms
 
         assert firsts == self.committed, "lost, or out of order"
         assert seqs == {group: list(range(1, 1 + len(ids))) for group, ids in self.committed.items()}
@@ -214,7 +222,7 @@ class Relays(RuleBasedStateMachine):
 
 def _ids(entries: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Return the event ids of the entries of publishing calls."""
-    return (json.loads(entry["Message"])["id"] for entry in entries)
+    return (arrived.event.id for entry in entries for arrived in events_of(entry["Message"]))
 
 
 def test_random_faults_and_pauses_of_relays_lose_and_reorder_nothing() -> None:
@@ -228,6 +236,18 @@ class RelaysOfSeveralCalls(Relays):
     build = staticmethod(_with_several_calls)
 
 
+class RelaysOfBundles(Relays):
+    """Each relay sends up to three events of a group in one message."""
+
+    build = staticmethod(lambda world, publish, failpoint: world.relay(publish, failpoint=failpoint, settings=BUNDLED))
+    bundle_events_max = BUNDLED.bundle_events_max
+
+
+def test_random_faults_and_pauses_of_relays_repeat_no_part_of_a_bundle() -> None:
+    """The same runs with bundles: a repeat has the same events under the same deduplication id, whoever sends it."""
+    run_machine(RelaysOfBundles, in_memory_world, max_examples=20, stateful_step_count=40)
+
+
 @pytest.mark.slow  # each relay has one call in make test
 def test_random_orders_of_several_calls_lose_and_reorder_nothing() -> None:
     """The answers of one relay's calls come in any order."""
@@ -236,7 +256,7 @@ def test_random_orders_of_several_calls_lose_and_reorder_nothing() -> None:
 
 @pytest.mark.deep
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("kind", [Relays, RelaysOfSeveralCalls])
+@pytest.mark.parametrize("kind", [Relays, RelaysOfSeveralCalls, RelaysOfBundles])
 def test_many_long_random_runs_of_relays_lose_and_reorder_nothing(kind: type[Relays]) -> None:
     """The same machines as above, for hours."""
     run_machine(kind, in_memory_world, max_examples=150, stateful_step_count=100)
@@ -283,6 +303,20 @@ def test_many_long_random_runs_of_relays_lose_and_reorder_nothing(kind: type[Rel
             id="P8 all marked for one",
             marks=pytest.mark.slow,
         ),
+        pytest.param(
+            lambda world, publish, failpoint: world.relay(
+                publish, failpoint=failpoint, kind=StoresNoBundles, settings=BUNDLED
+            ),
+            "a copy within five minutes",
+            id="bundles that are not stored",
+        ),
+        pytest.param(
+            lambda world, publish, failpoint: world.relay(
+                publish, failpoint=failpoint, kind=TrustsEarlierLeaders, settings=BUNDLED
+            ),
+            "a copy within five minutes",
+            id="bundles with an event that was sent alone",
+        ),
     ],
 )
 def test_the_random_runs_find_each_broken_relay(build: Build, message: str) -> None:
@@ -290,6 +324,8 @@ def test_the_random_runs_find_each_broken_relay(build: Build, message: str) -> N
 
     class BrokenRelays(Relays):
         """Relays with the defect of this case."""
+
+        bundle_events_max = BUNDLED.bundle_events_max
 
     BrokenRelays.build = staticmethod(build)
     seed(4)(BrokenRelays)  # with this seed each defect is found soon

@@ -161,6 +161,24 @@ class MarksAllForOne(Relay):
         super()._mark([(head, PublishSuccess("unknown") if is_sent else outcome) for head, outcome in outcomes])
 
 
+class StoresNoBundles(Relay):
+    """Broken: sends bundles whose events nobody can find out later."""
+
+    @override
+    def _bundle(self, due: Sequence[Head], bundle_events_max: int) -> list[Head]:
+        size = {"bundle_events_max": bundle_events_max, "event_bytes_max": self._settings.event_bytes_max}
+        return self._store.gather(due, **size)
+
+
+class TrustsEarlierLeaders(Relay):
+    """Broken: bundles an event that an earlier leader may have sent alone."""
+
+    @override
+    def _begin_first_walk(self) -> None:
+        super()._begin_first_walk()
+        self._is_first_walk = False
+
+
 class ClaimsRows:
     """Broken: any relay takes any rows that no other has locked (P5).
 
@@ -171,7 +189,7 @@ class ClaimsRows:
         self._world, self._publish = world, publish
 
     def step(self) -> bool:
-        columns = [tables.messages.c[field.name] for field in fields(Head)]
+        columns = [tables.messages.c[field.name] for field in fields(Head) if field.name in tables.messages.c]
         rows = select(*columns).where(tables.messages.c.status == tables.PENDING)
         rows = rows.order_by(tables.messages.c.id).limit(2).with_for_update(skip_locked=True)
         with self._world.engine.begin() as connection:
