@@ -7,13 +7,14 @@ id, `<number>.<position with four digits>` for its sequence number, from positio
 sorts, as text, behind the events in front of it, and before the next message.
 """
 
+import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.history.events import HistoryEvent, Kind
+from sluice.history.events import HistoryEvent, Identity, Kind, identity_in
 
 EVENTS_MAX = 9_999
 """A body with more events is taken for one message: the positions of sequence numbers have four digits."""
@@ -62,9 +63,19 @@ def bundled_bodies(body: str) -> list[BundledBody]:
     return []
 
 
-def part_id(id_: str | None, position: int) -> str | None:
+def bundle_body(bodies: Sequence[str]) -> str:
+    """Return the body of a bundle of events with these bodies; one event is its own message."""
+    return bodies[0] if len(bodies) == 1 else f'{{"sluice":2,"events":[{",".join(bodies)}]}}'
+
+
+def bundle_id(ids: Sequence[str]) -> str:
+    """Return the deduplication id of a bundle of events with these ids."""
+    return ids[0] if len(ids) == 1 else hashlib.sha256("\n".join(ids).encode()).hexdigest()
+
+
+def part_id(id_: str, position: int) -> str:
     """Return the id of an event of a bundle: of a message's id, and the event's position in it."""
-    return None if id_ is None else f"{id_}.{position}"
+    return f"{id_}.{position}"
 
 
 def part_position(id_: str | None) -> int:
@@ -87,14 +98,22 @@ def whole_bundles(events: Iterable[HistoryEvent]) -> set[str]:
     return {id_ for _, id_ in parted & whole}
 
 
-def part_number(number: str | None, position: int) -> str | None:
+def part_number(number: str, position: int) -> str:
     """Return the sequence number of an event of a bundle."""
-    return None if number is None else f"{number}.{position:0{POSITION_DIGITS}}"
+    return f"{number}.{position:0{POSITION_DIGITS}}"
 
 
 def message_number(number: str) -> str:
     """Return the sequence number of the message in which something came, be it alone or in a bundle."""
     return number.partition(".")[0]
+
+
+def identities_in(message: Mapping[str, Any]) -> list[tuple[Identity | None, str]]:
+    """Return identity and body of each event of a message as ReceiveMessage gives it, with all system attributes."""
+    bundled = bundled_bodies(message["Body"])
+    if not bundled:
+        return [(identity_in(message), message["Body"])]
+    return [(identity_in({**message, "Body": event.body}), event.body) for event in bundled]
 
 
 def _bundled_body(body: str, fields: Any) -> BundledBody:

@@ -27,7 +27,7 @@ type Counts = dict[str, Any]
 COUNTED = pa.schema(
     {
         **dict.fromkeys((*_NAMED, "worker"), pa.string()),
-        **dict.fromkeys(("attempt", "second"), pa.int64()),
+        **dict.fromkeys(("attempt", "second", "answered"), pa.int64()),
         **dict.fromkeys(("events", "received", "ended", "redelivered", "numbered"), pa.int64()),
         **dict.fromkeys(("summed", "enveloped", "backward"), pa.int64()),
         **dict.fromkeys(("called", "served", "empty", "answered_by_us"), pa.int64()),
@@ -35,7 +35,8 @@ COUNTED = pa.schema(
 )
 """Of counts of events: what they have in common, then how many of them are of each sort.
 
-`worker` and `attempt` are told of frames only, `second` and `answered_by_us`, the last answer, of polls that had one.
+`worker` and `attempt` are told of frames only; `second`, `answered` (the number of messages) and `answered_by_us` (the
+last answer) of polls that had an answer; `answered` is -1 if the poll does not say.
 """
 
 
@@ -105,6 +106,7 @@ def count(events: Events, expectation: Expectation) -> pa.Table:
         "worker": np.where(is_frame, events.codes("worker")[0], -1),
         "attempt": np.where(is_frame, events.numbers("task_attempt", 0), -1),
         "second": np.where(is_answered & (invoked_us != NONE), invoked_us // 1_000_000, NONE),
+        "answered": np.where(is_answered, received_count, 0),
     }
     sorts = {
         "received": is_ours,
@@ -164,6 +166,9 @@ def _counts(rows: Iterable[Counts], expectation: Expectation) -> dict[str, int]:
         kind, events = row["kind"], row["events"]
         for name in ("events", "received", "ended", "redelivered", "numbered", "summed", "enveloped", "backward"):
             counts[name] += row[name]
+        counts["came"] += events * (kind == Kind.RECEIVED)
+        counts["came_in"] += events * row["answered"]
+        counts["unsized_polls"] += events * (row["answered"] < 0)
         counts["foreign"] += (events - row["received"]) * (kind == Kind.RECEIVED)
         counts["publishes"] += events * (kind == Kind.PUBLISHED)
         counts["sent"] += events * (kind == Kind.PUBLISHED and row["queue"] in expectation.queues)

@@ -125,6 +125,8 @@ def judge(engine: JudgeEngine, facts: RunFacts) -> Verdict:
         "calls": {"count": held.call_count, "throttled": held.throttled_count},
         "faults": faults,
     }
+    if counts["came"] > counts["came_in"] and not counts["unsized_polls"]:
+        measured |= {"bundles": {"events": counts["came"], "messages": counts["came_in"]}}
     if len(event_counts.clocks) > 1:
         known_us = provable.clock_bound_us if provable.clock_bound_us < NEVER_US else None
         measured |= {"clocks": {"count": len(event_counts.clocks), "apart_us_max": known_us}}

@@ -288,7 +288,8 @@ def ids_of_event(ids: JournalRow, position: int, count: int) -> JournalRow:
     if count == 1:
         return ids
     return {
-        name: (part_number if name.endswith("_number") else part_id)(value, position) for name, value in ids.items()
+        name: value and (part_number if name.endswith("_number") else part_id)(value, position)
+        for name, value in ids.items()
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from botocore.awsrequest import AWSResponse
 
-from sluice.history.bundles import bundled_bodies
+from sluice.history.bundles import bundle_body, bundled_bodies
 from sluice.saboteurs.base import RECEIVE, Hook, Saboteur
 
 
@@ -36,7 +36,7 @@ class _EditBundles(Hook):
             changed = self._edit(events, next((body for name, body in self._first.items() if name != group), None))
             self._first[group] = events[0]
             if changed != events and self.strikes():
-                body = f'{{"sluice":2,"events":[{",".join(changed)}]}}' if len(changed) > 1 else changed[0]
+                body = bundle_body(changed)
                 digest = hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()
                 message |= {"Body": body, "MD5OfBody": digest}
 

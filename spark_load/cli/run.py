@@ -122,7 +122,11 @@ def run(
     if is_on_aws:
         require_confirmation(deployed, environment, named, confirmed=confirmed, is_terminal=sys.stdin.isatty())
     transport = choose_transport(
-        transport, deployed.client("sns").meta.endpoint_url, saboteur_name, destination=named.profile.destination
+        transport,
+        deployed.client("sns").meta.endpoint_url,
+        saboteur_name,
+        destination=named.profile.destination,
+        has_bundles=named.profile.bundle_events_max > 1,
     )
     if transport == OUTBOX and not cluster.is_here:
         raise ConfigError(

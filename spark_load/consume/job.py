@@ -18,7 +18,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice import limits
-from sluice.history.events import Identity, identity_in, is_end_marker
+from sluice.history.bundles import identities_in, part_id
+from sluice.history.events import Identity, is_end_marker
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import Profile
 from spark_load.runtime.coordinator import RunStep, TaskProgress
@@ -66,7 +67,7 @@ def messages_per_receive(profile: Profile, *, visibility_timeout_seconds: int) -
     lease_seconds = profile.visibility_timeout_seconds or visibility_timeout_seconds
     if not profile.handler_seconds:
         return limits.RECEIVE_MESSAGES_MAX
-    messages_in_time = int(lease_seconds * _LEASE_SHARE_MAX / profile.handler_seconds)
+    messages_in_time = int(lease_seconds * _LEASE_SHARE_MAX / (profile.handler_seconds * profile.bundle_events_max))
     return max(1, min(limits.RECEIVE_MESSAGES_MAX, messages_in_time))
 
 
@@ -96,10 +97,9 @@ def consume(spark: SparkSession, run: LoadRun) -> DataFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Message:
-    """A received message of this run."""
+    """A received message of this run, with identity and body of each of its events: of one, or those of a bundle."""
 
-    identity: Identity
-    body: str
+    events: Sequence[tuple[Identity, str]]
     id: str
     receipt_handle: str
     receive_count: int
@@ -190,11 +190,9 @@ class ConsumerTask:
         self._unanswered = None
         messages = [_message(message) for message in answer.get("Messages", [])]
         for message in messages:
-            self._live_checks.look(
-                None if message is None else message.identity,
-                receive_count=1 if message is None else message.receive_count,
-            )
-        return [message for message in messages if message is not None and message.identity.run == self._run.id]
+            for identity in [None] if message is None else [identity for identity, _ in message.events]:
+                self._live_checks.look(identity, receive_count=1 if message is None else message.receive_count)
+        return [message for message in messages if message is not None and message.events[0][0].run == self._run.id]
 
     def _work_on(self, messages: Sequence[_Message]) -> None:
         """Try each message; release those that failed, and delete those that were handled."""
@@ -212,23 +210,30 @@ class ConsumerTask:
         self._delete(handled)
 
     def _try(self, message: _Message) -> SimulatedOutcome:
-        """Work on a message for its handler's time, and record it if it was handled."""
-        plan = self._run.plan
+        """Work on the events of a message, until one of them is not handled, and return the outcome of the last."""
+        outcomes = (self._try_event(message, position) for position in range(len(message.events)))
+        return next(
+            (outcome for outcome in outcomes if outcome is not SimulatedOutcome.HANDLED), SimulatedOutcome.HANDLED
+        )
+
+    def _try_event(self, message: _Message, position: int) -> SimulatedOutcome:
+        """Work on an event for its handler's time, and record it if it was handled."""
+        plan, (identity, body) = self._run.plan, message.events[position]
         begun_at_us = self._context.clock.now_us()
         outcome = simulated_outcome(
             plan,
-            message.identity,
+            identity,
             receive_count=message.receive_count,
             is_redriven=plan.profile.redrive and self._context.coordinator.has_reached(RunStep.REDRIVEN),
         )
-        if outcome is SimulatedOutcome.CRASHED or is_end_marker(message.identity.idx):
+        if outcome is SimulatedOutcome.CRASHED or is_end_marker(identity.idx):
             return outcome
         self._context.clock.sleep(plan.profile.handler_seconds)
         if outcome is SimulatedOutcome.HANDLED:
             self._context.recorder.record_handled(
                 queue_url=self._url,
-                body=message.body,
-                sqs_message_id=message.id,
+                body=body,
+                sqs_message_id=message.id if len(message.events) == 1 else part_id(message.id, position),
                 receive_count=message.receive_count,
                 begun_at_us=begun_at_us,
                 is_parked=False,
@@ -252,21 +257,19 @@ class ConsumerTask:
                 self._context.clock.sleep(_ERROR_PAUSE_SECONDS)
                 continue
             deleted_positions = {int(deleted["Id"]) for deleted in answer.get("Successful", [])}
-            self._progress.done += len(deleted_positions)
-            self._progress.ended += sum(
-                is_end_marker(undeleted[position].identity.idx) for position in deleted_positions
-            )
+            events = [identity for position in deleted_positions for identity, _ in undeleted[position].events]
+            self._progress.done += len(events)
+            self._progress.ended += sum(is_end_marker(identity.idx) for identity in events)
             undeleted = [message for position, message in enumerate(undeleted) if position not in deleted_positions]
 
 
 def _message(fields: dict[str, Any]) -> _Message | None:
     """Return a received message; None if it has no identity of a load test."""
-    identity = identity_in(fields)
-    if identity is None:
+    events = [(identity, body) for identity, body in identities_in(fields) if identity is not None]
+    if not events:
         return None
     return _Message(
-        identity=identity,
-        body=fields["Body"],
+        events=events,
         id=fields["MessageId"],
         receipt_handle=fields["ReceiptHandle"],
         receive_count=int(fields.get("Attributes", {}).get("ApproximateReceiveCount", 1)),

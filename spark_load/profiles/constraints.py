@@ -95,6 +95,17 @@ def _outbox_refusal(profile: ProfileFields) -> str | None:
     )
 
 
+def _bundle_refusal(profile: ProfileFields) -> str | None:
+    seen = f"bundle_events_max is {profile.bundle_events_max}"
+    if profile.bundle_events_max == 1:
+        return None
+    if profile.destination == "outbox":
+        return f"{seen}, allowed with destination 'outbox' is 1: its relay decides what travels together; leave it out"
+    if profile.duplicate_share or profile.late_duplicate_share:
+        return f"{seen}, allowed with repeats is 1: a repeat would be in another bundle than its message; leave it out"
+    return None
+
+
 def _failure_refusal(profile: ProfileFields) -> str | None:
     if profile.redrive and not profile.poison_share:
         return "redrive is true, and poison_share is 0: nothing would be dead-lettered; give a poison_share"
@@ -176,6 +187,7 @@ _RULES = (
     _repeat_refusal,
     _fan_out_refusal,
     _outbox_refusal,
+    _bundle_refusal,
     _failure_refusal,
     _injection_refusal,
     _scaling_refusal,

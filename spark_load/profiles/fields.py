@@ -64,6 +64,7 @@ class ProfileFields:
         payload_bytes: size of the random part of a body.
         destination: `topic`; `queue`: no topic, each group straight into one of the queues; or `outbox`: an outbox of
             the run's own, from which two relays publish to the topic.
+        bundle_events_max: how many due messages of a group travel as the events of one bundle; 1 makes no bundles.
         duplicate_share: share of messages published a second time with the same deduplication id.
         duplicate_after_seconds: when that happens; must lie inside the deduplication window.
         late_duplicate_share: share of messages published a second time when the window is over; none of those above.
@@ -108,6 +109,7 @@ class ProfileFields:
     group_skew: Annotated[float, Field(ge=0, le=5)] = 0
     payload_bytes: Annotated[int, Field(ge=0, le=PAYLOAD_BYTES_MAX)] = 256
     destination: Literal["topic", "queue", "outbox"] = "topic"
+    bundle_events_max: Annotated[int, Field(ge=1, le=250)] = 1
     duplicate_share: _Share = 0
     duplicate_after_seconds: Annotated[float, Field(gt=0, lt=limits.DEDUPLICATION_WINDOW_SECONDS - 60)] = 2
     late_duplicate_share: _Share = 0

@@ -186,4 +186,11 @@ def _open_transport(run: LoadRun, context: TaskContext) -> Transport:
             log=run.folder / WORKER_LOGS / f"{context.name}.log",
             clock=context.clock,
         )
-    return open_transport(run.transport, client, recorder=context.recorder, ledger=ledger, clock=context.clock)
+    return open_transport(
+        run.transport,
+        client,
+        recorder=context.recorder,
+        ledger=ledger,
+        clock=context.clock,
+        has_bundles=run.plan.profile.bundle_events_max > 1,
+    )

@@ -52,10 +52,13 @@ class LoadPublisher:
         self._plan, self._run, self._addresses, self._transport = plan, run, addresses, transport
         self._coordinator, self._clock = coordinator, clock
         profile = plan.profile
-        self._scheduler = GroupScheduler(group_count=profile.group_count, address_count=len(addresses))
+        bundle_max = min(profile.bundle_events_max, max(1, event_bytes_max // profile.largest_bytes))
+        self._scheduler = GroupScheduler(
+            group_count=profile.group_count, address_count=len(addresses), bundle_max=bundle_max
+        )
         self._retry_policy = RetryPolicy(self._uniform)
         self._progress = TaskProgress(worker=name, role="publish")
-        self._room = min(limits.PUBLISH_BATCH_ENTRIES_MAX, event_bytes_max // profile.largest_bytes)
+        self._room = min(limits.PUBLISH_BATCH_ENTRIES_MAX, event_bytes_max // (profile.largest_bytes * bundle_max))
         self._linger_us = round(profile.publish_linger_seconds * 1_000_000)
         self._on_their_way: dict[TransportCall, list[int]] = {}  # the rows of the scheduler, by call
         self._calls_at: Counter[str] = Counter()  # calls in flight, by address
@@ -223,10 +226,12 @@ class LoadPublisher:
             self._scheduler.settle(rows)
 
     def _process_partial_failure(self, rows: list[int], errors: Mapping[int, str]) -> None:
-        """Let the groups continue whose message was accepted; retry the failed ones later."""
-        self._settle([row for position, row in enumerate(rows) if position not in errors])
-        for position, code in sorted(errors.items()):
-            self._handle_failure(rows[position], code)
+        """Let the groups continue whose message was accepted; retry the failed ones later, a bundle as a whole."""
+        groups = self._scheduler.groups(rows)
+        failed = {groups[position]: code for position, code in errors.items()}
+        self._settle([row for row, group in zip(rows, groups, strict=True) if group not in failed])
+        for group, code in failed.items():
+            self._handle_failure(rows[groups.index(group)], code)
 
     def _handle_failure(self, row: int, code: str) -> None:
         """Schedule the retry of a failed message, or abandon its group if it is too late."""

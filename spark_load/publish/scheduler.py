@@ -74,11 +74,13 @@ class _Rows:
 class GroupScheduler:
     """The messages that are due; those of group g go to address g modulo their number.
 
-    A call never holds two messages of one group.
+    A call never holds two messages of one group; but a message may be a bundle of several, up to `bundle_max`. A bundle
+    that failed is taken again as it was.
     """
 
-    def __init__(self, *, group_count: int, address_count: int) -> None:
-        self._address_count = address_count
+    def __init__(self, *, group_count: int, address_count: int, bundle_max: int = 1) -> None:
+        self._address_count, self._bundle_max = address_count, bundle_max
+        self._bundles: dict[int, list[int]] = {}  # the rows of each bundle that was taken, by its first row
         self._rows = _Rows()
         self._last = np.zeros(group_count, np.int64)  # the last row of each group that is open; 0 for none
         self._is_abandoned = np.zeros(group_count, np.bool_)
@@ -157,12 +159,26 @@ class GroupScheduler:
         return int(self._rows.get("intended_at_us", ready[-1])) if ready else None
 
     def take(self, queue_index: int, room: int) -> list[int]:
-        """Take the messages of one call, at most `room`. Their groups wait until they are settled."""
+        """Take the messages of one call, or bundles of them, at most `room`. Their groups wait until they are settled.
+
+        The rows of a bundle stand together.
+        """
         ready = self._sorted_rows(queue_index)
         taken = ready[: -room - 1 : -1]
         del ready[-room:]
+        if self._bundle_max > 1:
+            taken = [row for first in taken for row in self._bundle(first)]
         self.waiting_count -= len(taken)
         return taken
+
+    def _bundle(self, first: int) -> list[int]:
+        """Return the rows of the bundle that begins with this row: the messages of its group that wait now."""
+        if first not in self._bundles:
+            rows = [first]
+            while len(rows) < self._bundle_max and (following := int(self._rows.get("following", rows[-1]))):
+                rows.append(following)
+            self._bundles[first] = rows
+        return self._bundles[first]
 
     def columns(self, rows: Sequence[int]) -> dict[str, Any]:
         """Return the columns given to `add` for messages that were taken."""
@@ -181,11 +197,19 @@ class GroupScheduler:
         self._rows.put("is_open", done, values=False)
         following = self._rows.get("following", done)
         self._last[self._rows.get("group_number", done[following == 0])] = 0
-        self._make_ready(following[following > 0])
+        following = following[following > 0]
+        if self._bundles:
+            for row in rows:
+                self._bundles.pop(row, None)
+            following = following[~np.isin(following, done)]
+        self._make_ready(following)
 
     def put_back(self, row: int, *, until: float) -> None:
-        """Put a failed message in front of the waiting messages of its group; the group rests until `until`."""
-        self.waiting_count += 1
+        """Put a failed message in front of the waiting messages of its group; the group rests until `until`.
+
+        Of a bundle, `row` is the first.
+        """
+        self.waiting_count += len(self._bundles.get(row, (row,)))
         heapq.heappush(self._resting, (until, row))
 
     def wake(self, now: float) -> None:
@@ -211,5 +235,5 @@ class GroupScheduler:
             given_up.append(following)
         self._open_count -= len(given_up)
         self._rows.put("is_open", np.array(given_up, np.int64), values=False)
-        self.waiting_count -= len(given_up) - 1
+        self.waiting_count -= len(given_up) - len(self._bundles.pop(row, (row,)))
         return len(given_up) - 1

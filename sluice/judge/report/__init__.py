@@ -75,6 +75,11 @@ class _Calls(TypedDict):
     throttled: Count
 
 
+class _Bundles(TypedDict):
+    events: Count
+    messages: Count
+
+
 @with_config(KEEPS)
 class _Replay(TypedDict):
     planned: Count
@@ -123,6 +128,7 @@ class _Measures(TypedDict, total=False):
     lateness_us: _Quantiles | None
     publish_latency_us: _Quantiles | None
     calls: _Calls
+    bundles: _Bundles
     faults: list[_Fault]
     replay: _Replay
     consumer: _Consumer

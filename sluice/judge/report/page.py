@@ -330,6 +330,8 @@ def _failures(verdict: Verdict, series: RunSeries) -> str:
     calls = verdict.measures.get("calls")
     if calls:
         rows.append((f"throttled, of {calls['count']:,} calls", f"{calls['throttled']:,}"))
+    if bundles := verdict.measures.get("bundles"):
+        rows.append((f"messages in which {bundles['events']:,} events were received", f"{bundles['messages']:,}"))
     if not rows:
         return '<p class="soft">No call failed, none was throttled, and nothing came a second time.</p>'
     return (figure_html(drawn) if drawn is not None else "") + pairs(rows)

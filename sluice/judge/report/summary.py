@@ -228,6 +228,7 @@ def _measures(measures: Mapping[str, Any]) -> str:
         f"- published {published['count']:,} messages in {span}, {_per_second(published)}",
         f"- {measures['events']:,} events in {measures['groups']:,} groups,"
         f" {measures['suspect_groups']:,} of them looked at closely",
+        *([f"- {sentence}"] if (sentence := _bundle_sentence(measures)) is not None else []),
         "",
         "| from intended publish to | received | rate | p50 | p95 | p99 | max |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -242,6 +243,15 @@ def _measures(measures: Mapping[str, Any]) -> str:
         *(["", sentence] if (sentence := replay_sentence(measures)) is not None else []),
     ]
     return "\n".join(lines)
+
+
+def _bundle_sentence(measures: Mapping[str, Any]) -> str | None:
+    """Return how many events were received in how many messages; None if each came alone."""
+    of = measures.get("bundles")
+    if of is None:
+        return None
+    mean = f"{of['events'] / of['messages']:.1f} a message" if of["messages"] else "in messages that are not on record"
+    return f"received {of['events']:,} events in {of['messages']:,} messages, {mean}"
 
 
 def _faults(done: Sequence[Mapping[str, Any]]) -> str:

@@ -18,11 +18,18 @@ from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.sdk import SdkTransport
 
 
-def choose_transport(name: str | None, endpoint_url: str, saboteur: str | None, *, destination: str = "topic") -> str:
+def choose_transport(
+    name: str | None,
+    endpoint_url: str,
+    saboteur: str | None,
+    *,
+    destination: str = "topic",
+    has_bundles: bool = False,
+) -> str:
     """Return the transport of a run: the named one, or the cheapest one that supports the run's options.
 
     Raises:
-        ConfigError: the named transport does not support saboteurs, or an outbox has no choice of transports.
+        ConfigError: the named transport does not support saboteurs or bundles, or an outbox has no choice.
     """
     if destination == OUTBOX:
         for option, value in (("--transport", name), ("--sabotage", saboteur)):
@@ -37,17 +44,24 @@ def choose_transport(name: str | None, endpoint_url: str, saboteur: str | None, 
             f"transport is {name!r} with saboteur {saboteur!r}, allowed is {BOTO3}, which saboteurs work on; leave out"
             " --transport"
         )
-    needs_sdk = saboteur is not None or bool(get_environ_proxies(endpoint_url))
+    if name == SOCKETS and has_bundles:
+        raise ConfigError(
+            f"transport is {name!r} with bundles, allowed is {BOTO3}: a request of {SOCKETS} has a frame for messages"
+            " alone; leave out --transport"
+        )
+    needs_sdk = has_bundles or saboteur is not None or bool(get_environ_proxies(endpoint_url))
     return name or (BOTO3 if needs_sdk else SOCKETS)
 
 
-def open_transport(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock: Clock) -> Transport:
+def open_transport(
+    name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock: Clock, has_bundles: bool = False
+) -> Transport:
     """Return the transport of that name, to the endpoint of a boto3 client, with the client's region and credentials.
 
     A transport over boto3 uses the client, which records. The one over sockets uses the ledger, and no proxy.
     """
     if name == BOTO3:
-        return SdkTransport(client, recorder)
+        return SdkTransport(client, recorder, has_bundles=has_bundles)
     url = client.meta.endpoint_url
     if get_environ_proxies(url):
         raise ConfigError(

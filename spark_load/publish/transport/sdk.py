@@ -4,11 +4,14 @@ import queue
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
+from sluice.history.bundles import bundle_body, bundle_id
 from sluice.recorder.recorder import Recorder
 from sluice.recorder.rows import entries_by_id
 from spark_load.publish.transport import TransportAnswer, TransportCall
@@ -20,10 +23,16 @@ _UNREADABLE = (ResponseParserError, AttributeError, KeyError, TypeError, ValueEr
 
 
 class SdkTransport:
-    """A `Transport` over a boto3 client of SNS or SQS with a recorder attached, and perhaps saboteurs."""
+    """A `Transport` over a boto3 client of SNS or SQS with a recorder attached, and perhaps saboteurs.
 
-    def __init__(self, client: Any, recorder: Recorder) -> None:
-        self._client, self._recorder = client, recorder
+    Args:
+        client: of SNS or SQS.
+        recorder: attached to the client.
+        has_bundles: whether messages of one group that stand together in a call are the events of a bundle.
+    """
+
+    def __init__(self, client: Any, recorder: Recorder, *, has_bundles: bool = False) -> None:
+        self._client, self._recorder, self._has_bundles = client, recorder, has_bundles
         self._call = CALLS[client.meta.service_model.service_name]
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="publish")
         self._ended: queue.SimpleQueue[Future[TransportAnswer]] = queue.SimpleQueue()
@@ -51,7 +60,18 @@ class SdkTransport:
         return TransportAnswer(call, self._errors(call, range(call.size)))
 
     def _errors(self, call: TransportCall, positions: range) -> dict[int, str]:
-        entries = [(message.body, message.message_group_id, message.deduplication_id) for message in call.messages]
+        """Return the error of each message, which is that of its bundle."""
+        group = attrgetter("message_group_id") if self._has_bundles else id
+        bundles = [list(messages) for _, messages in groupby(call.messages, key=group)]
+        entries = [
+            (
+                bundle_body([message.body for message in messages]),
+                messages[0].message_group_id,
+                bundle_id([message.deduplication_id for message in messages]),
+            )
+            for messages in bundles
+        ]
+        of_entry = [number for number, messages in enumerate(bundles) for _ in messages]
         params = self._call.params(call.address, entries)
         try:
             answer = getattr(self._client, self._call.method)(**params)
@@ -65,7 +85,7 @@ class SdkTransport:
         return {
             index: refused[id_].get("Code", "") if id_ in refused else NOT_IN_ANSWER
             for index in positions
-            if (id_ := str(index)) not in acknowledged
+            if (id_ := str(of_entry[index])) not in acknowledged
         }
 
     def answers(self, wait_seconds: float) -> Sequence[TransportAnswer]:

@@ -91,7 +91,11 @@ def run_load(
         target=target,
         saboteur=saboteur,
         transport=choose_transport(
-            None, where.client("sns").meta.endpoint_url, saboteur, destination=named.profile.destination
+            None,
+            where.client("sns").meta.endpoint_url,
+            saboteur,
+            destination=named.profile.destination,
+            has_bundles=named.profile.bundle_events_max > 1,
         ),
         watch=watch,
         faults=faults,

@@ -63,6 +63,24 @@ def test_an_honest_run_is_valid_and_exercises_what_it_claims(
     assert driver.rejudge(spark, driver.find_stored(folder)).as_json() == fields
 
 
+@pytest.mark.slow
+def test_an_honest_run_with_bundles_is_valid(
+    spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
+) -> None:
+    verdict, folder = run_load(spark, empty, tmp_path, _tiny(bundle_events_max=5, duplicate_share=0))
+
+    ids = [
+        event.sqs_message_id or ""
+        for journal in folder.rglob("*.arrows")
+        for event in events_of(read_journal(journal))
+        if event.kind == Kind.RECEIVED
+    ]
+    assert verdict.violations == ()
+    assert verdict.status is PropertyStatus.VALID
+    assert received_counts(verdict) == {320}
+    assert sum(".1" in id_ for id_ in ids) > 10
+
+
 _BY_DEFAULT = "drop-messages"
 
 
@@ -77,7 +95,8 @@ _BY_DEFAULT = "drop-messages"
 def test_a_sabotaged_run_is_invalid_with_a_witness(
     spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path, saboteur: str
 ) -> None:
-    verdict, _ = run_load(spark, empty, tmp_path, TINY, saboteur=saboteur)
+    named = _tiny(bundle_events_max=5, duplicate_share=0) if "bundle" in saboteur else TINY
+    verdict, _ = run_load(spark, empty, tmp_path, named, saboteur=saboteur)
 
     shown = {violation.anomaly: violation for violation in verdict.violations}
     assert verdict.status is PropertyStatus.INVALID

@@ -1,17 +1,22 @@
 """Bundles: each event is judged as a message of its own, which travels with the others of its bundle."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from sluice.history.events import HistoryEvent, Kind
 from sluice.judge import engine, recording
+from sluice.judge.checker.rules import content, existence
 from sluice.judge.checker.verdict import PropertyStatus, Verdict
 from sluice.judge.engine import JudgeEngine
 from sluice.judge.judge import RunFacts, judge
+from sluice.judge.report.summary import markdown
+from sluice.recorder import rows
 from sluice.recorder.journal import events_of, read_journal
 from tests.support.histories.bundled_services import EXPECTATION, KNOWN, QUEUES, BundledService, live
 from tests.support.histories.recordings import engine_of
@@ -64,48 +69,67 @@ def test_no_lawful_recording_of_many_with_bundles_is_invalid(tmp_path: Path) -> 
 )
 def test_a_bundle_that_was_changed_on_its_way_is_invalid(saboteur: str, anomaly: str, tmp_path: Path) -> None:
     """The bundle is the last message of its group: nothing later shows what is missing."""
-    service = BundledService(tmp_path, saboteur_name=saboteur)
-    for group in "ab":
-        service.publish(service.events(group, 3))
-    service.work()
-    service.close()
-
-    verdict = _check(tmp_path)
+    verdict = _trade(tmp_path, saboteur)
 
     assert anomaly in {violation.anomaly for violation in verdict.violations}
     assert verdict.status is PropertyStatus.INVALID
 
 
+_MIXED = "a producer that mixes"
+
+
+def _trade(folder: Path, misdeed: str | None) -> Verdict:
+    """Return the verdict on a bundle of each of two groups, with a saboteur or a producer that mixes the groups."""
+    service = BundledService(folder, saboteur_name=None if misdeed == _MIXED else misdeed)
+    for group in "ab":
+        others = service.events("c", 1) if misdeed == _MIXED else []
+        service.publish([*service.events(group, 3), *others])
+    service.work()
+    service.close()
+    return _check(folder)
+
+
+def test_a_bundle_of_two_groups_is_invalid(tmp_path: Path) -> None:
+    assert {violation.anomaly for violation in _trade(tmp_path, _MIXED).violations} == {"G3"}
+
+
 def _run(folder: Path, *, boundaries: Sequence[int] = (4,), handled: int = 4, acks_after: int = 4) -> Verdict:
-    """Return the verdict on a run in which a bundle of four has no answer, and is published again in these parts."""
+    """Return the verdict on a run in which a bundle of four has no answer, and is published again in these parts.
+
+    Without parts it has an answer.
+    """
     service = BundledService(folder, is_planned=True)
     events = service.events("a", 4)
-    service.publish(events, is_answered=False)
+    service.publish(events, is_answered=not boundaries)
     begin = 0
     for count in boundaries:
         service.publish(events[begin : begin + count])
         begin += count
     service.end()
     for queue in QUEUES:
-        while messages := service.receive(queue):
-            for message in messages:
-                is_bundle = '"sluice":2' in message["Body"]
-                for position, event in enumerate(events if is_bundle else ()):
-                    if position == acks_after:
-                        service.delete(queue, [message])
-                    if position < handled:
-                        service.handle(queue, message, event, position)
-                if acks_after == len(events) or not is_bundle:
+        for message in service.receive(queue):
+            is_bundle = '"sluice":2' in message["Body"]
+            for position, event in enumerate(events if is_bundle else ()):
+                if position == acks_after:
                     service.delete(queue, [message])
+                if position < handled:
+                    service.handle(queue, message, event, position)
+            if acks_after == len(events) or not is_bundle:
+                service.delete(queue, [message])
     service.close()
     return _judge(engine_of(_events(folder)))
 
 
-def test_a_run_with_bundles_is_valid(tmp_path: Path) -> None:
-    verdict = _run(tmp_path)
+@pytest.mark.parametrize(("boundaries", "suspect_count"), [((), 0), ((4,), 1)])
+def test_a_run_with_bundles_is_valid(boundaries: Sequence[int], suspect_count: int, tmp_path: Path) -> None:
+    """Screening clears an ordinary bundle; one that was published twice goes to the checker."""
+    verdict = _run(tmp_path, boundaries=boundaries)
 
     assert verdict.violations == ()
     assert verdict.status is PropertyStatus.VALID
+    assert verdict.measures["suspect_groups"] == suspect_count
+    assert verdict.measures["bundles"] == {"events": 10, "messages": 4}  # five from each of two queues
+    assert "- received 10 events in 4 messages, 2.5 a message" in markdown(verdict)
 
 
 @pytest.mark.parametrize(
@@ -158,3 +182,34 @@ def test_a_bundle_that_one_process_did_not_unpack_is_unknown(kind: Kind, tmp_pat
 
     assert verdict.status is PropertyStatus.UNKNOWN
     assert "is on record as one message by one process, and as its events by another" in str(verdict.unknowns)
+
+
+def _forget(*_: object, **__: object) -> dict[str, Mapping[object, object]]:
+    return defaultdict(dict)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "broken", "misdeed", "anomaly"),
+    [
+        (existence, "_received_bundles", _forget, "lose-bundle-tails", "A2"),
+        (content, "_find_mixed_bundles", lambda _: iter(()), _MIXED, "G3"),
+        (rows, "_with_other_group", lambda row, _: row, _MIXED, "G3"),
+        (rows, "part_id", lambda id_, _: id_, "repeat-bundled-events", "B1"),
+        (rows, "part_number", lambda number, _: number, None, None),
+    ],
+)
+def test_a_judge_or_recorder_that_forgets_bundles_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    module: ModuleType,
+    name: str,
+    broken: Any,
+    misdeed: str | None,
+    anomaly: str | None,
+) -> None:
+    """A broken one misses its anomaly, or finds one in a lawful run."""
+    monkeypatch.setattr(module, name, broken)
+
+    found = {violation.anomaly for violation in _trade(tmp_path, misdeed).violations}
+
+    assert bool(found) if anomaly is None else anomaly not in found

@@ -15,9 +15,11 @@ from spark_load.profiles.profile import Profile, parse
 VALID_FIELDS = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 2\n"
 SHIPPED = {
     "backlog-drain",
+    "bundles",
     "demo",
     "duplicate-storm",
     "hot-group",
+    "hot-group-bundled",
     "many-groups",
     "poison",
     "ramp",
@@ -291,5 +293,5 @@ def test_a_small_file_that_makes_a_huge_value_is_refused_at_once() -> None:
 
 
 def test_a_name_that_is_nearly_right_gets_a_question() -> None:
-    with pytest.raises(ConfigError, match=r"or the path of a \.yaml file; did you mean hot-group\?$"):
+    with pytest.raises(ConfigError, match=r"path of a \.yaml file; did you mean hot-group or hot-group-bundled\?$"):
         profiles.load("hot_group")

@@ -202,3 +202,38 @@ def test_a_message_that_rests_is_kept_while_120_000_others_finish() -> None:
         assert tested.columns(taken)["idx"].tolist() == [idx]
         tested.settle(taken)
     assert tested.is_empty
+
+
+def _due_columns(count: int, first: int = 0) -> dict[str, Any]:
+    numbers = np.arange(first, first + count)
+    return {
+        "planned_idx": numbers,
+        "idx": numbers,
+        "publish_attempt": np.ones(count, np.int32),
+        "group_number": np.zeros(count, np.int32),
+        "intended_at_us": numbers * 10,
+    }
+
+
+def test_a_bundle_that_failed_is_taken_again_as_it_was() -> None:
+    """Otherwise the retry would be another message, under another deduplication id."""
+    tested = GroupScheduler(group_count=1, address_count=1, bundle_max=3)
+    tested.add(_due_columns(2))
+    bundle = tested.take(0, 10)
+    tested.add(_due_columns(4, first=2))
+    tested.put_back(bundle[0], until=1.0)
+    waiting = tested.waiting_count
+    tested.wake(1.0)
+
+    again = tested.take(0, 10)
+    tested.settle(again)
+    following = tested.take(0, 10)
+    abandoned = tested.abandon(following[0])
+
+    assert len(bundle) == 2
+    assert waiting == 6
+    assert again == bundle
+    assert tested.columns(following)["idx"].tolist() == [2, 3, 4]
+    assert abandoned == 3
+    assert tested.is_empty
+    assert tested.waiting_count == 0
