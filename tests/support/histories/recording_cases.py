@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ from sluice.history.events import HistoryEvent, Kind, answer_detail
 from sluice.judge.reading import parquet_files
 from sluice.judge.recording import RecordedQueue
 from sluice.recorder import record
-from sluice.saboteurs import sabotage
+from sluice.saboteurs import bundles, sabotage
 from tests.support.anomalies import CASES as ANOMALIES
 from tests.support.histories.builders import RUN, full, publish_event, receive_event, sane, shift_event, without
+from tests.support.histories.bundled_services import KNOWN as BUNDLED
+from tests.support.histories.bundled_services import BundledService
 from tests.support.histories.mutations import VALUES, mutate
 from tests.support.histories.recorded_services import DEAD, QUEUE, RECEIVES_MAX, VISIBILITY_SECONDS, OrderService
 from tests.support.histories.recordings import KNOWN, by_two_clocks, in_group, table_of, write_journal, write_parquet
@@ -148,6 +151,14 @@ def _record_sales(folder: Path, saboteur: str | None = None) -> None:
         shop.trade(count=3)
 
 
+def _record_bundles(folder: Path, saboteur: str | None = None) -> None:
+    service = BundledService(folder, saboteur_name=saboteur)
+    for group in "abab":
+        service.publish(service.events(group, 3))
+    service.work()
+    service.close()
+
+
 def _case_of(events: Sequence[HistoryEvent], **case: Any) -> RecordingCase:
     return RecordingCase(make=lambda folder: write_journal(folder, events), **case)
 
@@ -207,5 +218,10 @@ CASES: Mapping[str, RecordingCase] = {
     "a service that ignores deletes": RecordingCase(
         make=lambda folder: _record_sales(folder, "ignore-delete"), queues=_SHOP
     ),
+    "bundles": RecordingCase(make=_record_bundles, queues=BUNDLED),
+    **{
+        f"bundles, {name}": RecordingCase(make=partial(_record_bundles, saboteur=name), queues=BUNDLED)
+        for name in bundles.SABOTEURS
+    },
 }
 """Description to recording. Each recording is judged in one part and in several."""

@@ -25,7 +25,14 @@ from tests.support.histories.recording_cases import CASES, RecordingCase, anomal
 from tests.support.histories.recordings import engine_of, table_of, write_parquet
 
 pytestmark = pytest.mark.spark
-_SLOW = ("sane", "torn", "every anomaly, recorded", "of several clocks, one of them alone", "an honest service")
+_SLOW = (
+    *(name for name in CASES if name.startswith("bundles")),
+    "sane",
+    "torn",
+    "every anomaly, recorded",
+    "of several clocks, one of them alone",
+    "an honest service",
+)
 
 
 def _judgement(engine: JudgeEngine, place: Path, case: RecordingCase) -> dict[str, Any]:
