@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sluice.cli.acts import act, actor, instant_text, place_of, print_acts, print_count
+from sluice.cli.bundles import bundles
 from sluice.cli.options import Command, audit_options, choice_options, database_options, json_option, limit_option
 from sluice.cli.overview.commands import verify_options
 from sluice.terminal import output
@@ -47,6 +48,9 @@ def outbox() -> None:
       sluice outbox ls
       sluice outbox unquarantine GROUP SEQ --reason "..." --yes
     """
+
+
+outbox.add_command(bundles)
 
 
 @outbox.command()

@@ -33,6 +33,7 @@ from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.outbox import tables as outbox_tables
+from sluice.messaging.outbox.operations import OutboxOperator
 from sluice.messaging.outbox.store import Store
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
@@ -79,7 +80,8 @@ class WorkerHarness:
         consumer: its declaration; None is one with all defaults.
         tables: your own, which are made as well.
         topic: name that your own outbox gives its events, which come as well; None is one of its own, for `publish`.
-        bundle_events_max: as the consumer's topic declares it.
+        bundle_events_max: as the consumer's topic declares it, and switched on: of the events that wait in the outbox,
+            the first goes alone, and those behind it so many in a message.
 
     Raises:
         ConfigError: there are no such handlers.
@@ -116,6 +118,10 @@ class WorkerHarness:
             event_bytes_max=environment.event_bytes_max,
             clock=aws.clock,
         )
+        if bundle_events_max > 1:
+            operator = OutboxOperator(actor="test", reason="test", topic=self.outbox.topic, clock=aws.clock)
+            with self.engine.begin() as connection:
+                operator.switch_bundles(connection, bundle_events_max)
         self.attempts: list[Attempt] = []
         self._sqs, self._publisher = aws.client("sqs"), Publisher(aws.client("sns"), deployed.topic_arn)
         self._queue = AcknowledgedQueue(self._sqs, self.queue_url)
@@ -319,7 +325,7 @@ class WorkerHarness:
         store = Store(self.engine, self.outbox.topic, clock=self.clock)
         if store.is_finished():
             return
-        settings = RelaySettings()
+        settings = RelaySettings(bundle_events_max=self._bundle_events_max)
         lease = Lease(
             self.engine,
             self.outbox.topic,

@@ -23,6 +23,8 @@ from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT, audit, bundles, messages, switches
 
+BUNDLES = "bundles"
+"""The act of switching bundles, in the audit."""
 RESENT_MAX = 10_000
 """The most messages that are resent in one transaction."""
 _IDS = 500  # event ids in one statement
@@ -111,7 +113,7 @@ class OutboxOperator(Operator):
         values = {"bundle_events_max": bundle_events_max, "updated_at_us": engines.now_us(connection, self.clock)}
         made = engines.insert(connection.dialect.name, switches).values(topic=self.topic, **values)
         connection.execute(made.on_conflict_do_update(index_elements=["topic"], set_=values))
-        self._record(connection, audit, "bundles", {"topic": self.topic}, {"bundle_events_max": bundle_events_max})
+        self._record(connection, audit, BUNDLES, {"topic": self.topic}, {"bundle_events_max": bundle_events_max})
 
     def begin_epoch(self, connection: Connection) -> int:
         """Begin another epoch for every group, after a restore of the database to an earlier state, and return it.
@@ -181,6 +183,15 @@ class OutboxOperator(Operator):
         kept = {"event_id": found.event_id, "type": found.type, "last_error": found.last_error, "body": found.body}
         place = {"topic": self.topic, "group_id": found.group_id, "group_seq": found.group_seq}
         self._record(connection, audit, action, place, kept)
+
+
+def bundle_switch(connection: Connection, topic: str) -> tuple[int, int]:
+    """Return how many events a message may have, as an operator switched it, and how many bundles are not sent yet."""
+    switched = select(switches.c.bundle_events_max).where(switches.c.topic == topic)
+    stored = select(func.count()).select_from(bundles.join(messages, messages.c.id == bundles.c.first_id))
+    on_their_way = (messages.c.topic == topic, messages.c.status == PENDING, bundles.c.event_count > 1)
+    count = connection.execute(stored.where(*on_their_way)).scalar_one()
+    return connection.execute(switched).scalar() or 1, count
 
 
 def _let_go_alone(connection: Connection, first_id: int) -> None:

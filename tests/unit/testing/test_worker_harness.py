@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from sluice.declaration import Consumer, Gaps, Poison
 from sluice.messaging import Context, Event, Outbox, Reject, Retry, handler
 from sluice.messaging.envelope import Envelope
-from sluice.messaging.handlers import Ack, Handlers
+from sluice.messaging.handlers import Ack, Handlers, Outcome
 from sluice.testing import SimulatedAws, WorkerHarness
 
 type Make = Callable[..., WorkerHarness]
@@ -420,6 +420,25 @@ def test_a_handler_that_commits_by_itself_has_no_effect(worker_harness: Make) ->
     (dead_letter,) = harness.dead_letters
     assert "transaction" in dead_letter.reason
     assert effects_of(harness) == []
+
+
+def test_events_of_a_bundle_are_handled_one_by_one(worker_harness: Make) -> None:
+    """One of them is rejected: it is a dead letter of its own, and its neighbours have their effects."""
+
+    def refuse_c(session: Session, event: Event, context: Context) -> Outcome:
+        write(session, event, context)
+        return Reject("no c") if event.data == "c" else Ack()
+
+    harness = worker_harness(refuse_c, tables=metadata, bundle_events_max=5)
+    with harness.session() as session:
+        for data in "abcd":
+            harness.outbox.add(session, Event(type="order.placed", group="g", data=data))
+        session.commit()
+    harness.run()
+
+    assert effects_of(harness) == ["g a", "g b", "g d"]
+    assert [(found.event and found.event.data, found.reason) for found in harness.dead_letters] == [("c", "no c")]
+    assert len(harness.attempts) == 4
 
 
 def test_run_leaves_events_for_another_topic_in_the_outbox(harness: WorkerHarness) -> None:
