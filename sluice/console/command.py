@@ -22,7 +22,8 @@ from sluice.terminal.values import Whole
 def ui(**options: Any) -> None:
     """Show an environment in the browser: overview, dead letters, parked groups, outbox, search, audit.
 
-    \b Look, with your own AWS credentials and database:
+    \b
+    Look, with your own AWS credentials and database:
       sluice ui --env production --dsn postgresql://you@host/shop
     Act as well: bring back, replace, give up, resend; each with a dry run, a reason, and a row of the audit:
       sluice ui --env production --dsn postgresql://you@host/shop --allow-actions

@@ -6,7 +6,9 @@ JSON escapes what is not printable. A test holds that no other module here print
 """
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 CHARACTERS_MAX = 100_000
 """The most characters of one line, or of one cell of a table."""
+_INDENT, _WIDTH_MIN = 4, 40
 _WIDTH_MAX = 1_000_000
 """The width of a console that is a file or a pipe: wider than any table, so that nothing is wrapped or cut."""
 
@@ -27,6 +30,17 @@ _WIDTH_MAX = 1_000_000
 def line(text: str, *, is_error: bool = False) -> None:
     """Print one line; a line break in the text is printed as its escape."""
     click.echo(printable(text, characters_max=CHARACTERS_MAX), err=is_error)
+
+
+def wrapped(text: str) -> None:
+    """Print one line; on a terminal broken between words at its width, with the rest of it indented."""
+    shown = printable(text, characters_max=CHARACTERS_MAX)
+    if sys.stdout.isatty():
+        indent = " " * (len(shown) - len(shown.lstrip()) + _INDENT)
+        width = max(shutil.get_terminal_size().columns, _WIDTH_MIN)
+        parts = textwrap.wrap(shown, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        shown = "\n".join(parts)
+    click.echo(shown)
 
 
 def lines(text: str, *, is_error: bool = False) -> None:

@@ -162,7 +162,7 @@ def inspect(dlq: "DlqTarget", choice: "RowChoice", most: int, as_json: bool) -> 
 def redrive(**options: Any) -> None:
     """Bring dead letters back to the consumer's queue, each group in its order.
 
-    \b A message is sent, then deleted, so it is always in a queue. If this process dies in between, it is in both. The
+    A message is sent, then deleted, so it is always in a queue. If this process dies in between, it is in both. The
     same command with the printed --run finishes the run, and the inbox drops the second copy. A message that does not
     match a filter stays, and so do the messages of its group behind it. A message that was brought back and died again
     is left in the DLQ, so a run ends. --since is of when a message came into the DLQ; --died-of needs --dsn, whose

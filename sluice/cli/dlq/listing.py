@@ -117,17 +117,17 @@ def _queue(sqs: Any, name: str) -> dict[str, Any]:
 
 def _print_listing(listing: dict[str, Any], *, is_each: bool) -> None:
     """Print a consumer's queues, parked groups and open numbers; dead numbers by reason unless `is_each`."""
-    output.line(listing["consumer"])
+    output.wrapped(listing["consumer"])
     for queue in listing["queues"]:
-        output.line(f"  {queue['holds']:<12} {_queue_line(queue)}  {queue['queue']}")
+        output.wrapped(f"  {queue['holds']:<12} {_queue_line(queue)}  {queue['queue']}")
     for group in listing.get("parked", ()):
         waits = f"waits for number {group['last_seq'] + 1} of epoch {group['epoch']}"
-        output.line(
+        output.wrapped(
             f"  parked       group {group['group_id']} {waits} since {instant_text(group['parked_at_us'])};"
             f" {group['parked_count']} set aside"
         )
         for held in group["held"]:
-            output.line(
+            output.wrapped(
                 f"    held       number {held['seq']} of epoch {held['epoch']} after {held['attempts']} attempts:"
                 f" {held['last_error']}"
             )
@@ -136,7 +136,7 @@ def _print_listing(listing: dict[str, Any], *, is_each: bool) -> None:
     is_by_reason = len(listing.get("reasons", ())) < len(dead) and not is_each
     for reason in listing["reasons"] if is_by_reason else ():
         summary = DeathReason(**reason).summarize()
-        output.line(f"  dead         {summary}, since {instant_text(reason['since_us'])}")
+        output.wrapped(f"  dead         {summary}, since {instant_text(reason['since_us'])}")
     for exception in (row for row in exceptions if not (is_by_reason and row["state"] == DEAD)):
         numbers = (
             str(exception["seq"])
@@ -144,7 +144,7 @@ def _print_listing(listing: dict[str, Any], *, is_each: bool) -> None:
             else f"{exception['seq']} to {exception['through']}"
         )
         why = f": {exception['reason']}" if exception["reason"] else ""
-        output.line(
+        output.wrapped(
             f"  {exception['state']:<12} group {exception['group_id']} number {numbers} of epoch {exception['epoch']}"
             f" since {instant_text(exception['seen_at_us'])}{why}"
         )

@@ -261,7 +261,7 @@ class _Search:
 
     def _acts(self, group_id: str, seq: int | None) -> list[dict[str, Any]]:
         """Return what operators did to a group, or to one number of it, newest first."""
-        choice = RowChoice(groups=frozenset({group_id}))
+        choice = RowChoice(groups=frozenset({group_id}))  # runs that brought back one of its messages, too
         found: list[dict[str, Any]] = []
         environment = self._sources.environment
         owners = [(outbox.audit.c.topic, naming.topic_name(environment, topic.name)) for topic in self._topics()]
@@ -269,9 +269,9 @@ class _Search:
         engines += [(self._sources.inboxes[each.name], inbox.audit.c.consumer, each.name) for each in self._consumers]
         for engine, owner, name in engines:
             acts = read(engine, partial(audit.acts, owner=owner, name=name, choice=choice, most=self._most))
-            found += [] if isinstance(acts, Unknown) else [_act_fields(act, name) for act in acts]
-        wanted = [act for act in found if seq is None or act["seq"] in (None, seq)]
-        return sorted(wanted, key=lambda act: act["at"], reverse=True)[: self._most]
+            about = [] if isinstance(acts, Unknown) else [act for act in acts if _is_about(act, group_id, seq)]
+            found += [_act_fields(act, name) for act in about]
+        return sorted(found, key=lambda act: act["at"], reverse=True)[: self._most]
 
     def group_fields(self, group_id: str) -> dict[str, Any] | None:
         """Return the JSON fields of a group; None where neither the outbox nor an inbox has a row of it."""
@@ -437,6 +437,16 @@ def _handling_fields(row: Any, at_us: int) -> dict[str, Any]:
     return {"handled_at": instant_text(at_us), "handled_attempt": row.handled_attempt, "worker": row.handled_by}
 
 
+def _is_about(act: dict[str, Any], group_id: str, seq: int | None) -> bool:
+    """Return whether an act on a group is about this number of it; None is any."""
+    own = act["seq"] if "seq" in act else act["group_seq"]
+    if seq is None or own is not None:
+        return seq is None or own == seq
+    return act["group_id"] is not None or [group_id, seq] in [
+        [group, moved_seq] for group, _, moved_seq in audit.moved_numbers(act["detail"])
+    ]
+
+
 def _act_fields(act: dict[str, Any], owner: str) -> dict[str, Any]:
     """Return the JSON fields of an operator's act, from the audit of the outbox (`owner` is a topic) or of an inbox."""
     return {
@@ -452,22 +462,22 @@ def _act_fields(act: dict[str, Any], owner: str) -> dict[str, Any]:
 def _print_event(event: dict[str, Any]) -> None:
     """Print the fields of `_Search.event_fields`."""
     named = "" if event["event_id"] is None else f", event {event['event_id']}"
-    output.line(f"number {event['seq']} of group {event['group']}, epoch {event['epoch']}{named}")
+    output.wrapped(f"number {event['seq']} of group {event['group']}, epoch {event['epoch']}{named}")
     row = event["outbox"]
     if row is None:
-        output.line("  outbox       it is not there: deleted after it was sent, or of another producer")
+        output.wrapped("  outbox       it is not there: deleted after it was sent, or of another producer")
     else:
-        output.line(
+        output.wrapped(
             f"  outbox       {row['type']} for {row['topic']}, committed {row['committed_at']}; {_sent_text(row)}"
         )
     for standing in event["consumers"]:
-        output.line(f"  {standing['consumer']:<12} {_standing_text(standing)}")
+        output.wrapped(f"  {standing['consumer']:<12} {_standing_text(standing)}")
     _print_acts(event["audit"])
 
 
 def _sent_text(row: dict[str, Any]) -> str:
     """Return in words whether and when an outbox's row was published."""
-    tries = f"tried {row['attempts']} times"
+    tries = f"tried {row['attempts']} time{'' if row['attempts'] == 1 else 's'}"
     if row["status"] == SENT and row["sns_message_id"] is None:
         return "marked as sent without a message id of SNS: no relay published it"
     if row["status"] == SENT:
@@ -487,7 +497,9 @@ def _standing_text(standing: dict[str, Any]) -> str:
         text += "" if standing["worker"] is None else f" by {standing['worker']}"
     if "handled_before" in standing:
         text += f" before {standing['handled_before']}"
-    if standing["state"] not in _HANDLED and "since" in standing:
+    if standing.get("closed_at") and standing["state"] not in _HANDLED:
+        text += f" {standing['closed_at']}"
+    elif standing["state"] not in _HANDLED and "since" in standing:
         text += f" since {standing['since']}"
     if standing.get("attempt") is not None and "handled_at" not in standing:
         text += f", attempt {standing['attempt']}"
@@ -518,32 +530,32 @@ def _count_text(counts: dict[str, Any]) -> str:
 def _print_acts(acts: list[dict[str, Any]]) -> None:
     for act in acts:
         number = "" if act["seq"] is None else f" {act['seq']}"
-        output.line(
+        output.wrapped(
             f"  audit        {act['at']} {act['actor']}: {act['action']}{number} ({act['of']}): {act['reason']}"
         )
 
 
 def _print_group(group: dict[str, Any]) -> None:
     """Print the fields of `_Search.group_fields`."""
-    output.line(f"group {group['group']}")
+    output.wrapped(f"group {group['group']}")
     if group["outbox"] is not None and not group["outbox"]:
-        output.line("  outbox       it has no counter: never used, or forgotten")
+        output.wrapped("  outbox       it has no counter: never used, or forgotten")
     for counter in group["outbox"] or ():
         counts = ", ".join(f"{count} {status}" for status, count in counter["messages"].items()) or "no message is kept"
         waits = "" if counter["waits_since"] is None else f"; waits since {counter['waits_since']}"
         numbers = f"epoch {counter['epoch']}, numbers {counter['first_seq']} to {counter['last_seq']}"
-        output.line(f"  outbox       {counter['topic']}: {numbers}; {counts}{waits}")
+        output.wrapped(f"  outbox       {counter['topic']}: {numbers}; {counts}{waits}")
     for standing in group["consumers"]:
-        output.line(f"  {standing['consumer']:<12} {_group_text(standing)}{_queues_text(standing['queues'])}")
+        output.wrapped(f"  {standing['consumer']:<12} {_group_text(standing)}{_queues_text(standing['queues'])}")
         if "unknown" in standing:
             continue
         for each in standing["open"]:
             state = "missing" if each["state"] == inbox.GAP else each["state"]
             numbers = str(each["first"]) if each["first"] == each["last"] else f"{each['first']} to {each['last']}"
             why = "" if each["reason"] is None else f": {each['reason']}"
-            output.line(f"    {state:<10} number {numbers} of epoch {each['epoch']} since {each['since']}{why}")
+            output.wrapped(f"    {state:<10} number {numbers} of epoch {each['epoch']} since {each['since']}{why}")
         if standing["held"]:
-            output.line(f"    held       numbers {', '.join(map(str, standing['held']))}: see `dlq ls`")
+            output.wrapped(f"    held       numbers {', '.join(map(str, standing['held']))}: see `dlq ls`")
     _print_acts(group["audit"])
 
 

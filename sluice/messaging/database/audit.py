@@ -9,7 +9,20 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Connection, MetaData, Table, Text, insert, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    MetaData,
+    Table,
+    Text,
+    and_,
+    false,
+    insert,
+    or_,
+    select,
+)
 
 from sluice.clock import Clock
 from sluice.errors import ConfigError
@@ -101,20 +114,38 @@ def acts(
         connection: to the database of the audit.
         owner: the audit table's column for the topic or the consumer.
         name: the topic's or the consumer's name.
-        choice: by the type of the action's message, and by the error with which the message had failed.
+        choice: by the type of the action's message, and by the error with which the message had failed. A redrive is
+            an action on each group of which it brought back a message.
         most: the number of rows at most.
         before_id: only rows with a smaller id; None begins with the newest.
     """
     table = owner.table
-    here = (owner == name, choice.in_groups(table.c.group_id), choice.is_since(table.c.at_us))
+    here = (owner == name, _is_of_groups(table, choice), choice.is_since(table.c.at_us))
     ordered = select(table).where(*here).order_by(table.c.id.desc())
     if before_id is not None:
         ordered = ordered.where(table.c.id < before_id)
-    if not choice.types and choice.died_of is None:
+    if not choice.types and choice.died_of is None and not choice.groups:
         ordered = ordered.limit(most)
     with connection.execute(ordered.execution_options(yield_per=_PAGE)) as found:  # Postgres has a cursor open for it
         rows = (dict(row) for row in found.mappings())
-        return list(islice((row for row in rows if _is_chosen(row["detail"], choice)), most))
+        chosen = (row for row in rows if _is_of_group(row, choice) and _is_chosen(row["detail"], choice))
+        return list(islice(chosen, most))
+
+
+def moved_numbers(detail: str | None) -> list[tuple[str, int | None, int | None]]:
+    """Return group, epoch and number of each message that a redrive brought back, as far as the audit has them."""
+    return [(group, epoch, seq) for group, epoch, seq in json.loads(detail or "{}").get("moved", ())]
+
+
+def _is_of_groups(table: Table, choice: RowChoice) -> ColumnElement[bool]:
+    """Return the condition that an action may be about one of the chosen groups: a redrive names them in its data."""
+    named = (table.c.detail.contains(json.dumps(group, ensure_ascii=False), autoescape=True) for group in choice.groups)
+    return or_(choice.in_groups(table.c.group_id), and_(table.c.group_id.is_(None), or_(false(), *named)))
+
+
+def _is_of_group(row: Mapping[str, Any], choice: RowChoice) -> bool:
+    moved = [] if row["group_id"] is not None or not choice.groups else moved_numbers(row["detail"])
+    return choice.matches_group(row["group_id"]) or any(choice.matches_group(group) for group, *_ in moved)
 
 
 def _is_chosen(detail: str | None, choice: RowChoice) -> bool:

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -183,6 +184,13 @@ def test_modules_a_service_imports_exist(name: str) -> None:
 def test_a_missing_module_is_reported_in_pythons_words() -> None:
     with pytest.raises(AttributeError, match=r"module 'sluice\.messaging' has no attribute 'Inbox'"):
         _ = messaging.Inbox  # type: ignore[attr-defined]
+
+
+def test_lines_that_a_help_keeps_are_not_run_together() -> None:
+    """Click keeps the lines of a paragraph whose first line is the mark alone."""
+    marked = [path for path, command in COMMANDS.items() if re.search("\b[^\n]", command.help or "")]
+
+    assert marked == []
 
 
 GROUPS: dict[str, click.Command] = {"sluice": cli, "load": load}

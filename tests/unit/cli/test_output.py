@@ -95,6 +95,23 @@ def test_a_table_in_a_pipe_is_not_cut(capsys: Capture) -> None:
     assert "long " * 200 + "end" in row
 
 
+def test_a_sentence_is_broken_between_words_on_a_terminal_only(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe gets one line, so that a program finds it whole; what is longer than the terminal is not broken."""
+    text = f"  dead number 7 of order-1 \x1b[2J since 2026-11-27: {'x' * 50}"
+    monkeypatch.setenv("COLUMNS", "40")
+
+    output.wrapped(text)
+    piped = capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    output.wrapped(text)
+    shown = capsys.readouterr().out
+
+    assert piped == f"  dead number 7 of order-1 \\x1b[2J since 2026-11-27: {'x' * 50}\n"
+    assert shown == f"  dead number 7 of order-1 \\x1b[2J since\n      2026-11-27:\n      {'x' * 50}\n"
+
+
 def test_a_table_on_a_terminal_is_folded_and_loses_nothing(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """On 40 columns a name of sixty characters takes several rows."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

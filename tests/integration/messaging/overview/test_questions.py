@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, make_url
+from sqlalchemy import Engine, make_url, select
 
 from sluice.declaration import DatabaseRole, naming
 from sluice.messaging.database import migrations, roles
+from sluice.messaging.outbox import tables as outbox
 from sluice.messaging.relay.lease import Lease
 from tests.support.command_line import Run
 from tests.support.messaging.operated_shop import BILLING, LOCAL, TOPIC, OperatedShop, operated_shop
@@ -40,6 +41,12 @@ def _make_busy(shop: OperatedShop) -> OperatedShop:
     return shop
 
 
+def _event_ids(shop: OperatedShop) -> list[str]:
+    """Return the ids of all events, in the order in which they were committed."""
+    with shop.engine.connect() as connection:
+        return list(connection.execute(select(outbox.messages.c.event_id).order_by(outbox.messages.c.id)).scalars())
+
+
 def _of_consumer(rows: list[dict[str, Any]], consumer: str = "billing") -> dict[str, Any]:
     """Return the only row of that consumer."""
     (found,) = (row for row in rows if row["consumer"] == consumer)
@@ -52,7 +59,12 @@ def test_status_find_and_verify_answer_the_operators_questions(either_shop: Oper
     shop.sluice("dlq", "skip", "order-8", "1", "--consumer", "billing", "--reason", "a test order", "--yes")
     shop.sluice("dlq", "redrive", "--consumer", "billing", "--group", "order-7", "--yes")
     (event,) = shop.commit("order-9", 300)
+    handled_id, dead_id, _, skipped_id, _ = _event_ids(shop)
 
+    dead_event, _ = shop.json("find", dead_id)
+    handled_event, _ = shop.json("find", handled_id)
+    skipped_event, _ = shop.json("find", skipped_id)
+    _, skipped_text, _ = shop.sluice("find", skipped_id)
     group, _ = shop.json("find", "order-7")
     skipped, _ = shop.json("find", "order-8")
     pending, _ = shop.json("find", event)
@@ -69,8 +81,13 @@ def test_status_find_and_verify_answer_the_operators_questions(either_shop: Oper
     assert dead["first"] == 2
     assert dead["reason"] == "refund of -3 cents, allowed is 1 or more"
     assert dead["since"].startswith("20")
-    # Who did it? The audit of its group.
+    # Who did it? The audit of its group; a redrive is of each group of which it brought back a message.
     assert [(act["action"], act["reason"]) for act in skipped["group"]["audit"]] == [("skip", "a test order")]
+    assert [act["action"] for act in group["group"]["audit"]] == ["redrive"]
+    assert [act["action"] for act in dead_event["events"][0]["audit"]] == ["redrive"]
+    assert handled_event["events"][0]["audit"] == []
+    given_up = _of_consumer(skipped_event["events"][0]["consumers"])
+    assert f"given up {given_up['closed_at']}, attempt 1: a test order" in skipped_text
     # Which relay leads? One led, and gave the lease back when it had nothing left to do.
     assert state["topics"][0]["leader"]["is_leading"] is False
     assert state["topics"][0]["leader"]["token"] == 1
