@@ -181,7 +181,7 @@ def show_dead_letters(dlq: DlqTarget, choice: RowChoice, most: int, *, as_json: 
         dead_letters = dead_letter_queue.peek(reading, received_max, is_stopped=stop.is_stopped)
         groups: dict[str, list[dict[str, Any]]] = {}
         shown = 0
-        for dead_letter in dead_letters:
+        for dead_letter in (event for letter in dead_letters for event in letter.events):
             if shown == most or not _is_chosen(dead_letter, choice):
                 continue
             facts = inbox_facts(dlq.target, dead_letter)
@@ -215,21 +215,24 @@ def _is_chosen(dead_letter: StoredDeadLetter, choice: RowChoice) -> bool:
 def inbox_facts(target: ConsumerTarget, dead_letter: StoredDeadLetter) -> dict[str, Any]:
     """Return the inbox's record of a message (`known`), and whether its number is handled or given up.
 
-    Both are None without a database; `known` is None as well where the inbox has no record.
+    Of an event of a bundle also what became of it (`fate`). All are None without a database; `known` is None as well
+    where the inbox has no record, and `fate` of a message of its own.
     """
     if target.database is None:
-        return {"known": None, "is_done_with": None}
+        return {"known": None, "is_done_with": None, "fate": None}
+    name, is_bundled = target.consumer.name, dead_letter.position is not None
     with engines.reading(target.database) as connection, engines.explaining_missing_tables():
         return {
-            "known": operations.dead_letter_record(connection, target.consumer.name, dead_letter),
-            "is_done_with": operations.is_done_with(connection, target.consumer.name, dead_letter),
+            "known": operations.dead_letter_record(connection, name, dead_letter),
+            "is_done_with": operations.is_done_with(connection, name, dead_letter),
+            "fate": operations.fate_of(connection, name, dead_letter) if is_bundled else None,
         }
 
 
 def dead_letter_fields(
-    dead_letter: StoredDeadLetter, *, known: dict[str, Any] | None, is_done_with: bool | None
+    dead_letter: StoredDeadLetter, *, known: dict[str, Any] | None, is_done_with: bool | None, fate: str | None
 ) -> dict[str, Any]:
-    """Return the JSON fields of a message; the two arguments are those of `inbox_facts`."""
+    """Return the JSON fields of a message, or of an event of a bundle; the others are those of `inbox_facts`."""
     fields: dict[str, Any] = {
         "sqs_message_id": dead_letter.sqs_message_id,
         "in_dlq_since": instant_text(dead_letter.sent_at_us),
@@ -240,6 +243,8 @@ def dead_letter_fields(
         "known": known,
         "is_done_with": is_done_with,
     }
+    if dead_letter.position is not None:
+        fields["bundle"] = {"event": dead_letter.position + 1, "of": len(dead_letter.bundled), "fate": fate}
     if dead_letter.envelope is None:
         return fields | {"undecodable": dead_letter.fault, "body": dead_letter.body}
     envelope = dead_letter.envelope
@@ -256,6 +261,10 @@ def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
         else:
             output.line(f"  number {row['seq']} (epoch {row['epoch']}), {row['type']}, event {row['event_id']}")
             output.line(f"    message {row['sqs_message_id']}")
+        if "bundle" in row:
+            bundle = row["bundle"]
+            fate = f": {bundle['fate']}" if bundle["fate"] else ""
+            output.line(f"    event {bundle['event']} of {bundle['of']} of that message{fate}")
         output.line(f"    here since {row['in_dlq_since']}, received {row['receive_count']} times")
         if row["known"] is not None:
             known = row["known"]

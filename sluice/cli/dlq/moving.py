@@ -219,12 +219,12 @@ def bring_back(
         on_moved=count,
     ).work()
     reason = f"run {run}, to {destination.name}{'' if why is None else f': {why}'}"
-    _record(dlq, who, warn, reason, CLIENT, [_place(each) for each in moved], result)
+    _record(dlq, who, warn, reason, CLIENT, [_place(event) for each in moved for event in each.events], result)
     return result
 
 
 def _place(dead_letter: StoredDeadLetter) -> tuple[str, int | None, int | None]:
-    """Return group, epoch and number of a message; epoch and number are None where its body is not an envelope."""
+    """Return group, epoch and number of an event; epoch and number are None where its body is not an envelope."""
     envelope = dead_letter.envelope
     if envelope is None:
         return dead_letter.message_group_id, None, None

@@ -18,6 +18,7 @@ from sluice.declaration import naming
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines
+from sluice.messaging.errors import DeadLetterError
 from sluice.messaging.inbox import operations
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.sqs import dead_letter_queue
@@ -159,7 +160,7 @@ def replace_dead(
     destination = Destination(dlq.sqs(), naming.queue_name(dlq.target.environment, dlq.target.consumer))
     with Reading(queue, clock=SystemClock()) as reading:
         dead_letter = dead_letter_queue.find(reading, wanted.described, wanted.matches)
-        body = body_of(dead_letter)
+        body = dead_letter.message_body(body_of(dead_letter))
         dead_letter_queue.check_size(dead_letter, body, dlq.target.environment.event_bytes_max)
         if confirmed:
             _write_down(engine, operator, "replace", dead_letter)
@@ -183,14 +184,20 @@ def purge(dlq: DlqTarget, operator: InboxOperator, wanted: WantedDeadLetter, *, 
     """Delete one message of the DLQ for good, and return the act in words; without `confirmed` only look for it.
 
     Raises:
-        DeadLetterError: the message is not among those that can be seen.
+        DeadLetterError: the message is not among those that can be seen, or is an event of a bundle.
     """
     engine, queue = dlq.target.engine, dlq.open()
     with Reading(queue, clock=SystemClock()) as reading:
         dead_letter = dead_letter_queue.find(reading, wanted.described, wanted.matches)
+        if dead_letter.position is not None:
+            raise DeadLetterError(
+                f"{wanted.described} is one of the {len(dead_letter.bundled)} events of message"
+                f" {dead_letter.sqs_message_id}, which is deleted as a whole (`dlq purge-one --message-id`); to drop"
+                " one, give its number up (`dlq skip`) and bring the message back, for the others"
+            )
         if confirmed:
             _write_down(engine, operator, "purge-one", dead_letter)
             reading.delete(dead_letter)
-    envelope = dead_letter.envelope
-    what = "no envelope" if envelope is None else f"number {envelope.seq} of group {envelope.event.group}"
+    numbers = [str(each.envelope.seq) for each in dead_letter.events if each.envelope is not None]
+    what = f"number {', '.join(numbers)} of group {dead_letter.message_group_id}" if numbers else "no envelope"
     return f"delete {wanted.described} of {queue.name}, which is {what}"

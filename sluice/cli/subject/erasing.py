@@ -1,10 +1,11 @@
 """Search the databases and the DLQs of an environment for a subject's content, and erase it."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 from sqlalchemy import Engine
@@ -16,6 +17,7 @@ from sluice.cli.overview.sources import Sources, Unknown, explain_failure, openi
 from sluice.cli.targets import ConsumerTarget
 from sluice.declaration import Environment, naming
 from sluice.errors import MessagingError
+from sluice.messaging.bundle import write_bundle
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import TOMBSTONE
 from sluice.messaging.erasure import (
@@ -126,6 +128,7 @@ def _search(sources: Sources, subject: Subject, clock: StoppableClock) -> Search
         ]
     letters = [(dlq, dead_letter) for dlq, found, _ in received for dead_letter in found]
     first, unread = _search_rows(sources, subject)
+    letters = [(dlq, event) for dlq, dead_letter in letters for event in dead_letter.events]
     first += [_copy_of(dlq, dead_letter) for dlq, dead_letter in letters if _is_of(subject, dead_letter)]
     whole = with_events(subject, (copy.event_id for copy in first))
     rows, _ = _search_rows(sources, whole)
@@ -225,6 +228,10 @@ def _is_of(subject: Subject, dead_letter: StoredDeadLetter) -> bool:
     return not is_tombstone and subject.matches_body(dead_letter.body, dead_letter.message_group_id)
 
 
+def _events_of(subject: Subject, dead_letter: StoredDeadLetter) -> list[StoredDeadLetter]:
+    return [event for event in dead_letter.events if _is_of(subject, event)]
+
+
 def _copy_of(dlq: DlqTarget, dead_letter: StoredDeadLetter) -> StoredCopy:
     envelope = dead_letter.envelope
     return StoredCopy(
@@ -250,36 +257,49 @@ def _erase_letters(dlq: DlqTarget, subject: Subject, eraser: SubjectEraser, cloc
     while not clock.is_stopped():
         with Reading(queue, clock=clock) as reading:
             letters = dead_letter_queue.peek(reading, _LETTERS_MAX, is_stopped=clock.is_stopped)
-            ours = [
-                dead_letter for dead_letter in letters if _is_of(subject, dead_letter) and reading.is_safe(dead_letter)
-            ]
-            for dead_letter in ours:
+            found = [(dead_letter, _events_of(subject, dead_letter)) for dead_letter in letters]
+            ours = [(dead_letter, events) for dead_letter, events in found if events and reading.is_safe(dead_letter)]
+            for dead_letter, events in ours:
                 with dlq.target.database.begin() as connection:
-                    eraser.write_down(connection, _copy_of(dlq, dead_letter))
-                _erase_letter(reading, dead_letter, destination)
-                erased += 1
+                    for event in events:
+                        eraser.write_down(connection, _copy_of(dlq, event))
+                _erase_letter(reading, dead_letter, events, destination, Destination(dlq.sqs(), dlq.name))
+                erased += len(events)
         if not ours:
             break
     return erased
 
 
-def _erase_letter(reading: Reading, dead_letter: StoredDeadLetter, destination: Destination) -> None:
-    """Send the tombstone of a letter to its consumer's queue, which counts its number, and delete the letter.
+def _erase_letter(
+    reading: Reading,
+    dead_letter: StoredDeadLetter,
+    events: list[StoredDeadLetter],
+    destination: Destination,
+    own: Destination,
+) -> None:
+    """Send the tombstones of a letter's events to its consumer's queue, which counts their numbers; delete the letter.
 
-    A letter that is no envelope has no number: it is only deleted.
+    An event that is no envelope has no number, and no tombstone. The other events of a bundle are sent to the DLQ
+    itself, so that none of them is brought back.
     """
-    if dead_letter.envelope is None:
-        reading.delete(dead_letter)
-        return
-    tombstone = dead_letter.envelope.as_tombstone(is_same_event=True)
 
     def send(_: StoredDeadLetter) -> None:
-        destination.send_body(
-            tombstone.body,
+        for event in events:
+            if event.envelope is not None:
+                body = event.envelope.as_tombstone(is_same_event=True).body
+                send_body(destination, body, {"type": {"DataType": "String", "StringValue": TOMBSTONE}})
+        erased = {event.position for event in events}
+        others = [event.body for position, event in enumerate(dead_letter.bundled) if position not in erased]
+        if others:
+            send_body(own, write_bundle(others), dead_letter.attributes)
+
+    def send_body(queue: Destination, body: str, attributes: Mapping[str, Mapping[str, Any]]) -> None:
+        queue.send_body(
+            body,
             message_group_id=dead_letter.message_group_id,
-            attributes={"type": {"DataType": "String", "StringValue": TOMBSTONE}},
+            attributes=attributes,
             trace_header=None,
-            deduplication_id=dead_letter_queue.replacing(dead_letter, tombstone.body),
+            deduplication_id=dead_letter_queue.replacing(dead_letter, body),
         )
 
     dead_letter_queue.move(reading, dead_letter, send)

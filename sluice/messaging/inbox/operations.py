@@ -20,7 +20,7 @@ from sluice.messaging.inbox.awaiting import NEVER_US
 from sluice.messaging.inbox.gaps import SequenceGaps
 from sluice.messaging.inbox.groups import position_of
 from sluice.messaging.inbox.sequence import Action, Arrival, decide
-from sluice.messaging.inbox.tables import DEAD, SKIPPED, audit, exceptions, groups, parked
+from sluice.messaging.inbox.tables import DEAD, SKIPPED, attempts, audit, exceptions, groups, parked
 from sluice.messaging.outbox.operations import find_types
 from sluice.messaging.sqs.dead_letter_queue import StoredDeadLetter, with_data
 
@@ -409,6 +409,25 @@ def dead_letter_record(connection: Connection, consumer: str, dead_letter: Store
     here = (exceptions.c.consumer == consumer, exceptions.c.group_id == dead_letter.message_group_id)
     row = connection.execute(select(*columns).where(*here, is_same).limit(1)).mappings().one_or_none()
     return None if row is None else dict(row)
+
+
+def fate_of(connection: Connection, consumer: str, dead_letter: StoredDeadLetter) -> str:
+    """Return what became of an event of a bundle that is a dead letter as a whole, in words."""
+    if is_done_with(connection, consumer, dead_letter):
+        return "handled or given up: dropped if it is brought back"
+    envelope, record = dead_letter.envelope, dead_letter_record(connection, consumer, dead_letter)
+    if record is not None and record["state"] == DEAD:
+        return f"dead: {record['reason']}"
+    if envelope is not None:
+        p = parked.c
+        place = (p.group_id == envelope.event.group, p.epoch == envelope.epoch, p.seq == envelope.seq)
+        if connection.execute(select(p.seq).where(p.consumer == consumer, *place)).first() is not None:
+            return "set aside in the inbox: dropped if it is brought back"
+    a = attempts.c
+    tried = select(a.failed_count + a.unfinished_count)
+    tried = tried.where(a.consumer == consumer, a.sqs_message_id.in_(dead_letter.first_ids))
+    count = connection.execute(tried).scalar() or 0
+    return f"not handled, {count} attempts are recorded" if count else "not handled, and no attempt is recorded"
 
 
 def is_done_with(connection: Connection, consumer: str, dead_letter: StoredDeadLetter) -> bool:

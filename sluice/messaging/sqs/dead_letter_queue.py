@@ -21,7 +21,8 @@ from typing import Any, Self
 from sluice import limits
 from sluice.clock import Clock
 from sluice.errors import ConfigError, EndpointError
-from sluice.messaging.envelope import Envelope, decode
+from sluice.messaging.bundle import BundledEvent, events_of, read_body, write_bundle
+from sluice.messaging.envelope import Envelope
 from sluice.messaging.errors import DeadLetterError, EnvelopeError, HoldLostError, TransientError
 from sluice.messaging.failpoints import Failpoint, do_nothing
 from sluice.messaging.sqs.dead_letter_limits import HOLD_SECONDS
@@ -46,6 +47,8 @@ class StoredDeadLetter:
         attributes: message attributes of all types, by name, as SQS has them.
         sent_at_us: when it arrived in the DLQ, microseconds UTC.
         envelope: the decoded body; None if the body is not an envelope.
+        bundled: the events of its message, if that is a bundle.
+        position: which of them this is, from 0; None is the whole message.
     """
 
     sqs_message_id: str
@@ -59,6 +62,30 @@ class StoredDeadLetter:
     sent_at_us: int
     envelope: Envelope | None
     fault: str | None
+    bundled: tuple[BundledEvent, ...] = ()
+    position: int | None = None
+
+    @property
+    def events(self) -> "tuple[StoredDeadLetter, ...]":
+        """Return a letter for each event of its message: itself, unless that is a bundle."""
+        return tuple(map(self._event, range(len(self.bundled)))) if self.bundled and self.position is None else (self,)
+
+    def _event(self, position: int) -> "StoredDeadLetter":
+        event = self.bundled[position]
+        return replace(
+            self,
+            first_ids=frozenset(f"{id_}.{position}" for id_ in self.first_ids),
+            body=event.body,
+            envelope=event.envelope,
+            fault=event.fault or None,
+            position=position,
+        )
+
+    def message_body(self, body: str) -> str:
+        """Return the body of its message with another body in this event's place, and those beside it as they are."""
+        if self.position is None:
+            return body
+        return write_bundle([body if n == self.position else each.body for n, each in enumerate(self.bundled)])
 
 
 @contextmanager
@@ -311,7 +338,7 @@ def peek(reading: Reading, most: int, *, is_stopped: Callable[[], bool]) -> list
 
 
 def find(reading: Reading, described: str, is_wanted: Callable[[StoredDeadLetter], bool]) -> StoredDeadLetter:
-    """Return the first visible letter for which `is_wanted` is true; the letters read before it stay hidden.
+    """Return the first visible letter, or event of one, that is wanted; the letters read before it stay hidden.
 
     Raises:
         DeadLetterError: no visible letter is wanted.
@@ -319,8 +346,8 @@ def find(reading: Reading, described: str, is_wanted: Callable[[StoredDeadLetter
     """
     seen: set[str] = set()
     for dead_letter in _unseen(reading, seen):
-        if is_wanted(dead_letter):
-            return dead_letter
+        for found in filter(is_wanted, (dead_letter, *dead_letter.events)):
+            return found
     raise DeadLetterError(
         f"{described} is not among the {len(seen)} messages that can be seen, which are at most the first"
         f" {limits.RECEIVE_MESSAGES_MAX} of each group; where `dlq inspect` shows so many of its group, it may be"
@@ -406,11 +433,12 @@ def checked_body(dead_letter: StoredDeadLetter, body: str) -> str:
     Raises:
         EnvelopeError: the body is not an envelope, or is of another group.
     """
-    group = decode(body).event.group
-    if group != dead_letter.message_group_id:
-        raise EnvelopeError(
-            f"group is {group!r}, allowed is {dead_letter.message_group_id!r}, the message's own; correct the body"
-        )
+    for envelope in events_of(body):
+        group = envelope.event.group
+        if group != dead_letter.message_group_id:
+            raise EnvelopeError(
+                f"group is {group!r}, allowed is {dead_letter.message_group_id!r}, the message's own; correct the body"
+            )
     return body
 
 
@@ -432,11 +460,11 @@ def check_size(dead_letter: StoredDeadLetter, body: str, event_bytes_max: int) -
 
 
 def _dead_letter(message: Mapping[str, Any]) -> StoredDeadLetter:
-    system = message["Attributes"]
+    system, events, fault = message["Attributes"], tuple[BundledEvent, ...](), None
     try:
-        envelope, fault = decode(message["Body"]), None
+        events = read_body(message["Body"])
     except EnvelopeError as error:
-        envelope, fault = None, str(error)
+        fault = str(error)
     return StoredDeadLetter(
         sqs_message_id=message["MessageId"],
         first_ids=frozenset({message["MessageId"], system.get("MessageDeduplicationId", message["MessageId"])}),
@@ -447,8 +475,9 @@ def _dead_letter(message: Mapping[str, Any]) -> StoredDeadLetter:
         trace_header=system.get("AWSTraceHeader"),
         receive_count=int(system["ApproximateReceiveCount"]),
         sent_at_us=int(system["SentTimestamp"]) * 1_000,
-        envelope=envelope,
+        envelope=events[0].envelope if len(events) == 1 else None,
         fault=fault,
+        bundled=events if len(events) > 1 else (),
     )
 
 

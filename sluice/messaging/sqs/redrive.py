@@ -95,7 +95,10 @@ class Choice:
         return self == Choice()
 
     def matches(self, dead_letter: StoredDeadLetter) -> bool:
-        """Return whether a message matches. A body that is not an envelope has neither type nor event."""
+        """Return whether a message matches, or an event of it; an unreadable body has neither type nor event."""
+        return any(map(self._matches, dead_letter.events))
+
+    def _matches(self, dead_letter: StoredDeadLetter) -> bool:
         event = None if dead_letter.envelope is None else dead_letter.envelope.event
         return (
             (not self.groups or dead_letter.message_group_id in self.groups)
@@ -112,7 +115,7 @@ class RedriveResult:
     """The result of a run.
 
     Args:
-        moved: the place of each message that was brought back: (group, number); the number is None if the body is not
+        moved: the place of each event that was brought back: (group, number); the number is None if the body is not
             an envelope.
         left: the SQS message id of each message that stayed, to the reason.
         error: the error of the last message that failed.
@@ -219,8 +222,9 @@ class Redrive:
             self.result.error = str(error)
             return LeftReason.FAILED
         self._failures = 0
-        seq = None if dead_letter.envelope is None else dead_letter.envelope.seq
-        self.result.moved.append((dead_letter.message_group_id, seq))
+        for each in dead_letter.events:
+            seq = None if each.envelope is None else each.envelope.seq
+            self.result.moved.append((dead_letter.message_group_id, seq))
         return None
 
     def _send(self, dead_letter: StoredDeadLetter) -> None:

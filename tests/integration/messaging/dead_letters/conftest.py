@@ -1,13 +1,17 @@
 """A simulated queue and DLQ, and databases with the inbox's tables."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from sqlalchemy import Engine
 
+from sluice.cli.main import cli
 from sluice.messaging.database import engines, schema
 from sluice.messaging.inbox import tables
+from sluice.messaging.sqs import queue
 from sluice.simulator.hook import Simulator
 from sluice.testing.plugin import simulated_aws
 from tests.support.messaging.dlq_harness import DlqHarness
@@ -48,3 +52,18 @@ def database(database_folder: Path) -> Iterator[Engine]:
         tables.metadata.create_all(connection)
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+def run(harness: DlqHarness, database: Engine, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Return a function that runs a dlq command for billing, with its database."""
+    monkeypatch.setattr(queue, "client", lambda *_, **__: harness.tools_sqs)
+    for name in ("SLUICE_ENV", "SLUICE_CONSUMER", "SLUICE_DSN", "SLUICE_DATABASE_SECRET_ARN", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    variables = {"SLUICE_CONSUMER": "billing", "SLUICE_DSN": str(database.url)}
+
+    def run(*arguments: str, **more: Any) -> Result:
+        given = {"env": variables, "catch_exceptions": False, **more}
+        return CliRunner().invoke(cli, ["dlq", *arguments], **given)
+
+    return run

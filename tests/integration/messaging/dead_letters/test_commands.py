@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from sqlalchemy import Engine
 
-from sluice.cli.main import cli
 from sluice.declaration import naming
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging.envelope import decode
@@ -27,21 +26,6 @@ from tests.support.messaging.inbox_harness import InboxHarness, decoded_message
 REASON = ("--reason", "the data was wrong")
 
 type Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(harness: DlqHarness, database: Engine, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return a function that runs a dlq command for billing, with its database."""
-    monkeypatch.setattr(queue, "client", lambda *_, **__: harness.tools_sqs)
-    for name in ("SLUICE_ENV", "SLUICE_CONSUMER", "SLUICE_DSN", "SLUICE_DATABASE_SECRET_ARN", "AWS_ENDPOINT_URL"):
-        monkeypatch.delenv(name, raising=False)
-    variables = {"SLUICE_CONSUMER": "billing", "SLUICE_DSN": str(database.url)}
-
-    def run(*arguments: str, **more: Any) -> Result:
-        given = {"env": variables, "catch_exceptions": False, **more}
-        return CliRunner().invoke(cli, ["dlq", *arguments], **given)
-
-    return run
 
 
 @pytest.fixture

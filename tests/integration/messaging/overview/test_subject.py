@@ -10,7 +10,9 @@ from sqlalchemy.orm import Session
 
 from sluice.declaration import naming
 from sluice.messaging import Ack, Context, Event, Outbox, Outcome, Reject
+from sluice.messaging.bundle import write_bundle
 from sluice.messaging.database import engines
+from sluice.messaging.envelope import Envelope
 from sluice.messaging.outbox import tables
 from sluice.recorder.journal import read_journal
 from tests.support.command_line import Run
@@ -120,6 +122,27 @@ def test_subject_erase_leaves_no_content_of_a_person_anywhere(either_shop: Opera
     _run(shop)
     assert JANE not in repr(shop.dump())
     assert [body for body in _bodies(shop) if JANE in body] == []
+
+
+def test_one_event_of_a_bundle_in_a_dlq_is_erased_and_its_neighbours_stay_there(shop: OperatedShop) -> None:
+    """Its tombstone comes to the consumer alone; the others keep their bodies, and are not brought back."""
+    orders = [{"customer": {"email": email}, "cents": 1} for email in (JANE, JOHN, JOHN)]
+    events = [Event(type="order.placed", group="bundled", data=order) for order in orders]
+    sent = [Envelope(event=event, seq=number, epoch=1) for number, event in enumerate(events, start=1)]
+    bodies = [envelope.body for envelope in sent]
+    shop.sqs.send_message(
+        QueueUrl=shop.url(DLQ), MessageBody=write_bundle(bodies), MessageGroupId="bundled", MessageDeduplicationId="1"
+    )
+
+    found, _ = _subject(shop, "find", *SUBJECT)
+    erased, code = _subject(shop, "erase", *SUBJECT, *WHY)
+    _run(shop)
+
+    assert [(copy["seq"], copy["event_id"]) for copy in found["copies"]] == [(1, sent[0].event.id)]
+    assert (erased["erased"], erased["copies"], code) == (1, [], 0)
+    assert _positions(shop)["bundled"] == (1, False)
+    (letter,) = shop.sqs.receive_message(QueueUrl=shop.url(DLQ), MaxNumberOfMessages=10)["Messages"]
+    assert letter["Body"] == write_bundle(bodies[1:])
 
 
 def test_groups_go_on_over_erased_numbers(shop: OperatedShop) -> None:

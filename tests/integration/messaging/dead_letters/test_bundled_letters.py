@@ -1,0 +1,75 @@
+"""A dead letter that is a whole bundle, as an older worker leaves it: tools speak of its events, and repeat none."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+from sqlalchemy import Engine
+
+from sluice.messaging.bundle import events_of, write_bundle
+from tests.support.messaging.dlq_harness import DEAD, QUEUE, DlqHarness, envelope
+from tests.support.messaging.inbox_harness import InboxHarness
+
+WHY = ("--reason", "the data was wrong", "--yes")
+
+type Run = Callable[..., Result]
+
+
+@pytest.fixture
+def letter(harness: DlqHarness, database: Engine) -> str:
+    """Return the id of a bundle of five in the DLQ, of which 1 is handled, 2 was dead by itself, and 4 is set aside."""
+    inbox = InboxHarness(database, parks_gaps=True)
+    inbox.bring(1)
+    inbox.record_dead(2)
+    inbox.bring(4)
+    body = write_bundle([envelope("a", number).body for number in (1, 2, 3, 4, 5)])
+    return harness.send(DEAD, envelope("a", 1), MessageBody=body)
+
+
+def test_inspect_shows_what_became_of_each_event_of_a_bundle(run: Run, letter: str) -> None:
+    (group,) = json.loads(run("inspect", "--json").stdout)["groups"]
+    shown = run("inspect").stdout
+
+    assert [(row["seq"], row["bundle"]["fate"]) for row in group["messages"]] == [
+        (1, "handled or given up: dropped if it is brought back"),
+        (2, "dead: no such customer"),
+        (3, "not handled, and no attempt is recorded"),
+        (4, "set aside in the inbox: dropped if it is brought back"),
+        (5, "not handled, and no attempt is recorded"),
+    ]
+    assert {row["sqs_message_id"] for row in group["messages"]} == {letter}
+    assert "event 2 of 5 of that message: dead: no such customer" in shown
+
+
+def test_a_bundle_is_brought_back_once_and_each_of_its_events_is_named(
+    run: Run, harness: DlqHarness, letter: str
+) -> None:
+    del letter
+    result = json.loads(run("redrive", "--event-id", "a-3", "--yes", "--json").stdout)
+
+    (body,) = bodies(harness, QUEUE)
+    assert [found.seq for found in events_of(body)] == [1, 2, 3, 4, 5]
+    assert harness.drain(DEAD) == []
+    assert result["moved"] == [{"group": "a", "seq": number} for number in (1, 2, 3, 4, 5)]
+
+
+def test_replace_changes_one_event_and_leaves_its_neighbours(run: Run, harness: DlqHarness, letter: str) -> None:
+    done = run("replace", "a", "3", "--data", "-", *WHY, input='{"n": 30}')
+
+    (body,) = bodies(harness, QUEUE)
+    assert done.exit_code == 0, done.output
+    assert [found.event.data for found in events_of(body)] == [{"n": n} for n in (1, 2, 30, 4, 5)]
+    (kept,) = map(json.loads, run("audit").stdout.splitlines())
+    assert (kept["action"], kept["seq"]) == ("replace", 3)
+
+
+def test_a_bundle_is_deleted_as_a_whole_and_only_by_its_id(run: Run, harness: DlqHarness, letter: str) -> None:
+    done = run("purge-one", "--message-id", letter, *WHY)
+
+    assert "which is number 1, 2, 3, 4, 5 of group a" in done.output
+    assert harness.drain(DEAD) == []
+
+
+def bodies(harness: DlqHarness, name: str) -> list[str]:
+    return [message["Body"] for message in harness.drain(name)]
