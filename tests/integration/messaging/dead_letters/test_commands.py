@@ -90,7 +90,7 @@ def test_dlq_inspect_shows_each_dead_letter_with_its_reason(run: Run, harness: D
     with database.begin() as connection:
         dead = replace(decoded_message(1, receive_count=2), sqs_message_id=died)
         assert InboxHarness(database).inbox.record_dead(connection, dead, "no such customer", is_permanent=True)
-    harness.send(DEAD, envelope("b", 1), MessageBody='{"sluice": 2}')
+    harness.send(DEAD, envelope("b", 1), MessageBody='{"sluice": 3}')
 
     printed = json.loads(run("inspect", "--json").stdout)
 
@@ -104,8 +104,8 @@ def test_dlq_inspect_shows_each_dead_letter_with_its_reason(run: Run, harness: D
     assert first["receive_count"] == 1
     assert first["known"]["state"] == "dead"
     assert first["known"]["reason"] == "no such customer"
-    assert second["body"] == '{"sluice": 2}'
-    assert second["undecodable"] == "sluice is 2, allowed is 1; upgrade whoever is behind"
+    assert second["body"] == '{"sluice": 3}'
+    assert second["undecodable"] == "sluice is 3, allowed is 1; upgrade whoever is behind"
 
 
 def test_dlq_skip_gives_up_all_missing_numbers_before_an_epoch(run: Run, database: Engine) -> None:

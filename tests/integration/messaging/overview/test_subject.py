@@ -124,7 +124,7 @@ def test_subject_erase_leaves_no_content_of_a_person_anywhere(either_shop: Opera
     assert [body for body in _bodies(shop) if JANE in body] == []
 
 
-def test_one_event_of_a_bundle_in_a_dlq_is_erased_and_its_neighbours_stay_there(shop: OperatedShop) -> None:
+def test_one_event_of_a_bundle_is_erased_and_its_neighbours_stay_dead(shop: OperatedShop) -> None:
     """Its tombstone comes to the consumer alone; the others keep their bodies, and are not brought back."""
     orders = [{"customer": {"email": email}, "cents": 1} for email in (JANE, JOHN, JOHN)]
     events = [Event(type="order.placed", group="bundled", data=order) for order in orders]
@@ -139,7 +139,9 @@ def test_one_event_of_a_bundle_in_a_dlq_is_erased_and_its_neighbours_stay_there(
     _run(shop)
 
     assert [(copy["seq"], copy["event_id"]) for copy in found["copies"]] == [(1, sent[0].event.id)]
-    assert (erased["erased"], erased["copies"], code) == (1, [], 0)
+    assert erased["erased"] == 1
+    assert erased["copies"] == []
+    assert code == 0
     assert _positions(shop)["bundled"] == (1, False)
     (letter,) = shop.sqs.receive_message(QueueUrl=shop.url(DLQ), MaxNumberOfMessages=10)["Messages"]
     assert letter["Body"] == write_bundle(bodies[1:])
