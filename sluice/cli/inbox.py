@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sluice.cli.acts import act, actor, instant_text
+from sluice.cli.acts import act, actor, instant_text, print_intent
 from sluice.cli.options import audit_options, choice_options, consumer_options, json_option, limit_option
 from sluice.terminal import output
 from sluice.terminal.groups import CommandGroup
@@ -100,3 +100,32 @@ def lower_baseline(target: "ConsumerTarget", group_id: str, seq: int, reason: st
     operator = InboxOperator(consumer=target.consumer.name, actor=actor(), reason=reason)
     do = partial(operator.lower_baseline, group_id=group_id, seq=seq)
     act(target.engine, f"expect the numbers of group {group_id} from {seq} on", do, confirmed=confirmed)
+
+
+@inbox.command()
+@audit_options
+@consumer_options
+def pause(target: "ConsumerTarget", reason: str, confirmed: bool) -> None:
+    """Let a consumer stand still: within seconds it receives nothing more, until `inbox resume`.
+
+    Its workers finish what they have received; its parked messages wait. Its queue keeps what comes, for no longer than
+    its retention. Of a Lambda function the event source mapping is disabled.
+    """
+    _change_pause(target, reason, is_paused=True, confirmed=confirmed)
+
+
+@inbox.command()
+@audit_options
+@consumer_options
+def resume(target: "ConsumerTarget", reason: str, confirmed: bool) -> None:
+    """End the pause of a consumer: it goes on within seconds, each group where it was."""
+    _change_pause(target, reason, is_paused=False, confirmed=confirmed)
+
+
+def _change_pause(target: "ConsumerTarget", reason: str, *, is_paused: bool, confirmed: bool) -> None:
+    from sluice.cli.consumer_pause import change_pause
+    from sluice.messaging.inbox.pause import PauseOperator
+
+    operator = PauseOperator(consumer=target.consumer.name, actor=actor(), reason=reason)
+    described = change_pause(target, operator, is_paused=is_paused, confirmed=confirmed)
+    print_intent(described, confirmed=confirmed)

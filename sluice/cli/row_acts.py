@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
+from sluice.cli.consumer_pause import change_pause
 from sluice.cli.dlq import moving, replacing
 from sluice.cli.dlq.target import DlqTarget
 from sluice.clock import SystemClock
@@ -22,6 +23,7 @@ from sluice.messaging.envelope import decode
 from sluice.messaging.errors import DeadLetterError, EnvelopeError
 from sluice.messaging.inbox import operations, tables
 from sluice.messaging.inbox.operations import InboxOperator
+from sluice.messaging.inbox.pause import PauseOperator
 from sluice.messaging.outbox.operations import OutboxOperator, resend_all
 from sluice.messaging.sqs import dead_letter_queue
 from sluice.messaging.sqs.dead_letter_queue import Destination, Reading, StoredDeadLetter
@@ -159,6 +161,17 @@ def replace_parked(form: ActionForm, row: Any) -> str:
 
     _in_transaction(form, replace)
     return f"replace the data of message {row.seq} of group {row.group_id} of {row.consumer} and have it tried again"
+
+
+def pausing(*, is_paused: bool) -> RowsAct:
+    """Return the act that pauses a consumer, or resumes it; a row has its name."""
+
+    def change(form: ActionForm, row: Any) -> str:
+        operator = PauseOperator(consumer=row.consumer, actor=form.actor, reason=form.reason)
+        target, confirmed = form.dead_letters(row.consumer).target, form.is_confirmed
+        return change_pause(target, operator, is_paused=is_paused, confirmed=confirmed, seconds_max=_RUN_SECONDS_MAX)
+
+    return for_each(change)
 
 
 # --- acts on a DLQ ----------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ class RowKind:
 
 
 KINDS = {
+    "consumers": RowKind(noun="consumer", name=lambda key: f"consumer {key[0]}", load=rows.load_consumer),
     "numbers": RowKind(noun="number", name=lambda key: f"record {key[0]}", load=rows.load_number),
     "letters": RowKind(noun="group", name=lambda key: f"group {key[1]} of {key[0]}", load=rows.load_letters),
     "groups": RowKind(noun="group", name=lambda key: f"group {key[1]} of {key[0]}", load=rows.load_group),
@@ -83,6 +84,20 @@ _GIVE_UP = (
 )
 _REPLACE = "The same event with the same number gets other data. The audit keeps the old body."
 ACTIONS = {
+    "pause": ConsoleAction(
+        kind="consumers",
+        label="Pause",
+        explanation="Within seconds the consumer receives nothing more. Its workers finish what they have received; the"
+        " event source mapping of a Lambda function is disabled. The queue keeps what comes, for no longer than its"
+        " retention.",
+        act=row_acts.pausing(is_paused=True),
+    ),
+    "resume": ConsoleAction(
+        kind="consumers",
+        label="Resume",
+        explanation="The consumer goes on within seconds, each group where it was.",
+        act=row_acts.pausing(is_paused=False),
+    ),
     "redrive": ConsoleAction(kind="numbers", label="Bring back", explanation=_BRING_BACK, act=row_acts.redrive),
     "redrive-groups": ConsoleAction(
         kind="letters", label="Bring back all of the group", explanation=_BRING_BACK, act=row_acts.redrive_groups

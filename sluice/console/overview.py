@@ -8,7 +8,7 @@ from sluice.cli.overview.facts import EnvironmentState
 from sluice.cli.overview.screen import leader_text
 from sluice.cli.overview.sources import Unknown
 from sluice.cli.overview.verification import reconcile
-from sluice.console import live_charts
+from sluice.console import live_charts, rows
 from sluice.console.state import Console
 from sluice.console.views import Answer, Draw, parameter
 from sluice.errors import ConfigError
@@ -56,6 +56,7 @@ def _values(console: Console) -> dict[str, Any]:
         "unknown": _unknown_reasons(state),
         "is_unknown": lambda value: isinstance(value, Unknown),
         "count_text": Lag.count_text,
+        "key_of_consumer": rows.key_of_consumer,
         "leader_text": leader_text,
         "poll_seconds": _POLL_SECONDS,
         "page": "overview",

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, func, select, tuple_
 from sluice.messaging.database.choice import RowChoice
 from sluice.messaging.inbox import tables as inbox
 from sluice.messaging.inbox.death_reasons import DeathReason, group_reasons
+from sluice.messaging.inbox.pause import Pause, find_pause
 from sluice.messaging.inbox.tables import exceptions, groups, parked
 from sluice.messaging.outbox.operations import find_types
 from sluice.messaging.outbox.tables import messages
@@ -164,6 +165,11 @@ def key_of_letters(consumer: str, group_id: str) -> str:
     return json.dumps([consumer, group_id])
 
 
+def key_of_consumer(consumer: str, pause: Pause | None) -> str:
+    """Return the key of a consumer with the pause that it has."""
+    return json.dumps([consumer, None if pause is None else pause.paused_at_us])
+
+
 type Load = Callable[[Connection, Sequence[Any]], Any]
 """Returns the row of a key; None if it is gone or has changed since its key was made."""
 
@@ -231,3 +237,18 @@ def find_parked(connection: Connection, consumer: str, group_id: str, *, after: 
     rows = list(connection.execute(ordered))
     last = rows[:PAGE][-1] if len(rows) > PAGE else None
     return RowPage(rows=rows[:PAGE], next_after=None if last is None else f"{last.epoch}:{last.seq}")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRow:
+    """A consumer, for acts on it as a whole."""
+
+    consumer: str
+
+
+def load_consumer(connection: Connection, key: Sequence[Any]) -> Any:
+    """Return a consumer; None if it has been paused or resumed since its key was made."""
+    consumer, paused_at_us = key
+    found = find_pause(connection, str(consumer))
+    is_same = paused_at_us == (None if found is None else found.paused_at_us)
+    return ConsumerRow(str(consumer)) if is_same else None

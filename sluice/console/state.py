@@ -128,7 +128,8 @@ class Console:
         return DlqTarget(target=target, is_undelivered=False, hold_seconds=HOLD_SECONDS, is_forced=False)
 
     def keep_result(self, result: ActionResult) -> str:
-        """Keep the result of an action for its page, and return its key."""
+        """Keep the result of an action for its page, and return its key; the next page reads the environment anew."""
+        self._seen = None
         key = secrets.token_urlsafe(8)
         self._results[key] = result
         while len(self._results) > _RESULTS_MAX:

@@ -296,8 +296,8 @@ def _of_latency(environment: Environment, consumer: Consumer) -> Iterator[Alarm]
         comparison=Comparison.GREATER_THAN_THRESHOLD,
         minutes=3,
         of_minutes=5,
-        description=f"A message has waited longer than {consumer.acceptable_latency_seconds} s. See the dashboard:"
-        " failing tasks, too few tasks, or a stuck group.",
+        description=f"A message has waited longer than {consumer.acceptable_latency_seconds} s. See `sluice"
+        " status` and the dashboard: a pause, failing tasks, too few tasks, or a stuck group.",
     )
     yield alarm(
         condition="expiring",
@@ -305,7 +305,7 @@ def _of_latency(environment: Environment, consumer: Consumer) -> Iterator[Alarm]
         threshold=consumer.message_retention_seconds / 2,
         bound="half of `message_retention_seconds`",
         description=f"A message has waited half of the {consumer.message_retention_seconds} s after which SQS"
-        " deletes it.",
+        " deletes it, also during a pause.",
     )
     of_tasks = consumer.runtime is None
     runs, idle = ("tasks", "tasks are idle") if of_tasks else ("invocations", "more invocations may run")
@@ -321,7 +321,7 @@ def _of_latency(environment: Environment, consumer: Consumer) -> Iterator[Alarm]
             minutes=8,  # while tasks start, or one metric is late, lanes look idle for some minutes
             of_minutes=10,
             description=f"The oldest message is late though {idle}: its group is blocked by a failing or slow message,"
-            f" or holds most of the load. More {runs} do not help.",
+            f" or holds most of the load; or the consumer is paused, see `sluice status`. More {runs} do not help.",
         )
     yield alarm(
         condition="pinned",

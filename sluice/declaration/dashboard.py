@@ -92,7 +92,7 @@ _WORKER_GRAPHS = (
         "Failed a second", (metrics.RETRIED, metrics.DEAD, metrics.LOST, metrics.NOT_DELETED, metrics.OVERDUE)
     ),
     RuntimeGraph("Waiting in the inbox", (metrics.PARKED_GROUPS, metrics.PARKED_MESSAGES, metrics.HELD_MESSAGES)),
-    RuntimeGraph("Needs a person", (metrics.OPEN_EXCEPTIONS, metrics.REDRIVE_OFF, metrics.STUCK_PARTS)),
+    RuntimeGraph("Needs a person", (metrics.OPEN_EXCEPTIONS, metrics.REDRIVE_OFF, metrics.PAUSED, metrics.STUCK_PARTS)),
 )
 
 

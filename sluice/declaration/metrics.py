@@ -19,13 +19,13 @@ DEAD, PARKED, LOST, NOT_DELETED = "InboxDead", "InboxParked", "InboxLost", "Inbo
 OVERDUE = "InboxOverdue"
 PARKED_GROUPS, PARKED_MESSAGES = "InboxParkedGroups", "InboxParkedMessages"
 HELD_MESSAGES, OPEN_EXCEPTIONS = "InboxHeldMessages", "InboxOpenExceptions"
-REDRIVE_OFF = "InboxRedriveOff"
+REDRIVE_OFF, PAUSED = "InboxRedriveOff", "InboxPaused"
 STUCK_PARTS = "WorkerStuckParts"
 EVENTS = (HANDLED, PASSED_OVER, DUPLICATES, RETRIED, DEAD, PARKED, LOST, NOT_DELETED, OVERDUE)
 """Counters of a worker: events since it last wrote them."""
 COUNTED = frozenset((*EVENTS, OUTBOX_PUBLISHED))
 """All counters, whose values are summed. All other metrics are gauges: a value at one moment."""
-INBOX = (*EVENTS, PARKED_GROUPS, PARKED_MESSAGES, HELD_MESSAGES, OPEN_EXCEPTIONS, REDRIVE_OFF, STUCK_PARTS)
+INBOX = (*EVENTS, PARKED_GROUPS, PARKED_MESSAGES, HELD_MESSAGES, OPEN_EXCEPTIONS, REDRIVE_OFF, PAUSED, STUCK_PARTS)
 """The metrics that a worker writes."""
 OUTBOX = (OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_QUARANTINED, OUTBOX_PUBLISHED)
 """The metrics that a relay writes while it leads."""

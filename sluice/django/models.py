@@ -23,6 +23,7 @@ TABLES = {
     "InboxException": inbox.exceptions,
     "InboxParked": inbox.parked,
     "InboxRedrive": inbox.redrives,
+    "InboxPause": inbox.pauses,
     "InboxAttempt": inbox.attempts,
     "InboxAct": inbox.audit,
     "TablesVersion": versioning.versions,
@@ -86,6 +87,7 @@ InboxConsumer = _model("InboxConsumer")
 InboxException = _model("InboxException")
 InboxParked = _model("InboxParked")
 InboxRedrive = _model("InboxRedrive")
+InboxPause = _model("InboxPause")
 InboxAttempt = _model("InboxAttempt")
 InboxAct = _model("InboxAct")
 TablesVersion = _model("TablesVersion")

@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import botocore.session
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
@@ -175,11 +175,13 @@ class Simulator:
 
 
 def _json_params(request: AWSPreparedRequest, operation: OperationModel) -> dict[str, Any]:
-    """Return the parameters of a request: those in its JSON body, and those in its path."""
+    """Return the parameters of a request: those in its JSON body, in its path and in its query string."""
     template = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(operation.http["requestUri"]))
-    found = re.fullmatch(template, urlsplit(request.url).path)
+    url = urlsplit(request.url)
+    found = re.fullmatch(template, url.path)
     assert found is not None, f"{operation.name} is asked for at another path"
-    return {**json.loads(request.body or b"{}"), **{name: unquote(value) for name, value in found.groupdict().items()}}
+    in_path = {name: unquote(value) for name, value in found.groupdict().items()}
+    return {**dict(parse_qsl(url.query)), **json.loads(request.body or b"{}"), **in_path}
 
 
 def simulator_of(client: BaseClient) -> Simulator | None:

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from sluice.messaging.inbox import tables as inbox
 from sluice.messaging.outbox import tables as outbox
 from tests.support.command_line import KEYS
-from tests.support.console import DLQ, PARKING_FILE, QUEUE, acts_of, count_messages, state_of, troubled_shop
+from tests.support.console import BILLING, DLQ, PARKING_FILE, QUEUE, acts_of, count_messages, state_of, troubled_shop
 from tests.support.messaging.operated_shop import OperatedShop
 
 HOSTILE = "<svg/onload=alert(1)>{{7*7}}"
@@ -205,6 +205,29 @@ def test_a_range_is_published_again(console: Any, shop: OperatedShop) -> None:
     with shop.engine.connect() as connection:
         statuses = connection.execute(select(m.status).where(m.group_id == "order-12")).scalars().all()
     assert statuses == ["pending", "pending"]
+
+
+@pytest.mark.slow
+def test_a_consumer_is_paused_and_resumed_by_clicks(console: Any, shop: OperatedShop, complaints: list[str]) -> None:
+    """Its worker receives nothing meanwhile."""
+    waiting = count_messages(shop, QUEUE)
+    shop.commit("paused", 5)
+    shop.relay()
+    console.goto("/")
+    console.locator("#pause-billing").click()
+    _confirm(console, "Pause")
+    console.get_by_role("link", name="Back to the list").click()
+    console.get_by_text(re.compile(f"billing is paused since .* {WHY}")).wait_for()
+    shop.work(BILLING)
+    waiting_then = count_messages(shop, QUEUE)
+
+    console.locator("#pause-billing").click()
+    _confirm(console, "Resume")
+    shop.work(BILLING)
+
+    assert waiting_then == waiting + 1
+    assert count_messages(shop, QUEUE) == 0
+    assert complaints == []
 
 
 @pytest.mark.slow

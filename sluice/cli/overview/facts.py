@@ -16,6 +16,7 @@ from sluice.messaging.database import audit, engines
 from sluice.messaging.inbox import tables as inbox
 from sluice.messaging.inbox.awaiting import NEVER_US
 from sluice.messaging.inbox.death_reasons import DeathReason, group_reasons
+from sluice.messaging.inbox.pause import Pause, find_pause
 from sluice.messaging.outbox import tables as outbox
 from sluice.messaging.outbox.store import COUNTED_MAX, Lag, Store
 from sluice.messaging.outbox.tables import SENT
@@ -91,6 +92,7 @@ class InboxFacts:
         missing: how many numbers have not come, although later ones have.
         is_redrive_off: automatic redrive is switched off, or a run of it died.
         reasons: the dead numbers by reason.
+        pause: since when, by whom and why the consumer is paused; None if it is not.
     """
 
     parked_groups: int
@@ -101,6 +103,7 @@ class InboxFacts:
     missing: int
     is_redrive_off: bool
     reasons: list[DeathReason]
+    pause: Pause | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,7 +350,8 @@ def _read_inbox(connection: Connection, consumer: str) -> InboxFacts:
     rows = connection.execute(dead.limit(_REASONS_READ_MAX)).all()
     deaths = [(row.group_id, row.reason, row.seen_at_us) for row in rows]
     is_redrive_off = bool(found.pop("is_redrive_off"))
-    return InboxFacts(**found, is_redrive_off=is_redrive_off, reasons=group_reasons(deaths))
+    pause = find_pause(connection, consumer)
+    return InboxFacts(**found, is_redrive_off=is_redrive_off, reasons=group_reasons(deaths), pause=pause)
 
 
 def _read_redrive(
@@ -552,6 +556,8 @@ def _consumer_needs(facts: ConsumerFacts) -> Iterator[tuple[str, str]]:
     if isinstance(facts.inbox, Unknown):
         return
     found = facts.inbox
+    if found.pause is not None:
+        yield f"{name} is paused {found.pause.describe()}", f"sluice inbox resume --consumer {name} --reason"
     if found.dead and isinstance(facts.dead_letters, QueueCounts) and not facts.dead_letters.total:
         yield f"{found.dead} numbers of {name} are dead, and its DLQ is empty", "sluice outbox verify"
     elif found.dead and isinstance(facts.dead_letters, Unknown):

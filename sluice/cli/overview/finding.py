@@ -16,6 +16,7 @@ from sluice.messaging.database import audit
 from sluice.messaging.database.choice import RowChoice
 from sluice.messaging.envelope import decode
 from sluice.messaging.inbox import tables as inbox
+from sluice.messaging.inbox.pause import Pause, find_pause
 from sluice.messaging.outbox import tables as outbox
 from sluice.messaging.outbox.tables import SENT
 from sluice.messaging.reconciliation.routes import SETTLED_SECONDS
@@ -181,12 +182,19 @@ class _Search:
             }
         if state in _HANDLED:
             standing |= _handled_fields(snapshot, place, exception)
+        if state not in _HANDLED:
+            standing["pause"] = self._pause_text(consumer)
         if state in (NumberState.PARKED, NumberState.HELD):
             standing |= self._parked_fields(consumer, place)
         if state in (NumberState.AWAITED, NumberState.GAP, NumberState.DEAD, NumberState.REFUSED) and is_sent:
             standing["queues"] = self._queue_fields(consumer)
             standing |= self._whereabouts(consumer, sent_us)
         return standing
+
+    def _pause_text(self, consumer: Consumer) -> str | None:
+        """Return since when, by whom and why a consumer is paused; None if it is not."""
+        found = read(self._sources.inboxes[consumer.name], partial(find_pause, consumer=consumer.name))
+        return found.describe() if isinstance(found, Pause) else None
 
     def _unknown_fields(self, consumer: Consumer, unknown: Unknown) -> dict[str, Any]:
         """Return the JSON fields of a consumer whose inbox could not be read."""
@@ -329,6 +337,7 @@ class _Search:
                 for each in sorted(open_exceptions, key=lambda each: (each.epoch, each.seq))[: self._most]
             ],
             "queues": self._queue_fields(consumer),
+            "pause": self._pause_text(consumer),
         }
 
 
@@ -505,6 +514,8 @@ def _standing_text(standing: dict[str, Any]) -> str:
         text += f", attempt {standing['attempt']}"
     if standing.get("reason"):
         text += f": {standing['reason']}"
+    if standing.get("pause"):
+        text += f"; the consumer is paused {standing['pause']}"
     position = standing["position"]
     text += "; nothing of its group has come" if position is None else f"; its group is at {position['last_seq']}"
     text += _queues_text(standing.get("queues"))
@@ -564,12 +575,13 @@ def _group_text(standing: dict[str, Any]) -> str:
     if "unknown" in standing:
         return f"not known: {standing['unknown']}"
     position = standing["position"]
+    paused = f"; the consumer is paused {standing['pause']}" if standing["pause"] else ""
     if position is None:
-        return "nothing of it has come"
+        return f"nothing of it has come{paused}"
     text = f"at number {position['last_seq']} of epoch {position['epoch']}, last message {position['last_message_at']}"
     if standing["behind"]:
         text += f", {standing['behind']} behind"
     if standing["parked_since"] is not None:
         awaits = "" if standing["awaits_seq"] is None else f", waits for number {standing['awaits_seq']}"
         text += f"; parked since {standing['parked_since']}{awaits}, {len(standing['set_aside'])} set aside"
-    return text
+    return f"{text}{paused}"

@@ -245,6 +245,13 @@ def _inbox_fields(found: InboxFacts) -> dict[str, Any]:
         "dead": found.dead,
         "missing": found.missing,
         "is_redrive_off": found.is_redrive_off,
+        "pause": None
+        if found.pause is None
+        else {
+            "since": instant_text(found.pause.paused_at_us),
+            "actor": found.pause.actor,
+            "reason": found.pause.reason,
+        },
         "reasons": reasons,
     }
 

@@ -22,7 +22,7 @@ from sluice.cli.acts import actor, instant_text, print_intent
 from sluice.cli.overview.sources import Sources, Unknown, opening
 from sluice.cli.overview.sources import topic_arn as find_topic_arn
 from sluice.cli.overview.subscriptions import read_subscriptions
-from sluice.cli.replay.outbox_events import require_database, require_subscribed
+from sluice.cli.replay.outbox_events import require_database, require_subscribed, warn_of_pause
 from sluice.cli.targets import consumer_of
 from sluice.clock import Clock, SystemClock
 from sluice.declaration import Consumer, Environment, Gaps, naming
@@ -142,6 +142,7 @@ def replay_archive(
             output.as_json({"consumer": consumer.name, "source": "archive", "is_done": confirmed, **fields})
         elif archive != "watch":
             print_intent(intended, confirmed=confirmed)
+        warn_of_pause(inbox, consumer)
         if archive == "watch":
             status = replay.watch(SystemClock()) if not as_json else status
         if status == FAILED:

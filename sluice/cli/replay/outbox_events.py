@@ -16,8 +16,10 @@ from sluice.cli.targets import consumer_of
 from sluice.clock import SystemClock
 from sluice.declaration import Consumer, Environment, naming
 from sluice.errors import ConfigError, EndpointError
+from sluice.messaging.database import engines
 from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.inbox.operations import InboxOperator
+from sluice.messaging.inbox.pause import find_pause
 from sluice.messaging.inbox.replaying import ReplayOutcome
 from sluice.messaging.outbox.operations import OutboxOperator, resend_all
 from sluice.messaging.reconciliation.replay import GroupReplay, KeptNumbers, Past, Replay
@@ -123,12 +125,21 @@ def replay_kept(
                 operator = OutboxOperator(topic=past.topic, actor=actor(), reason=reason)
                 with outbox.begin() as connection:
                     resend_all(operator, connection, done.late)
+        warn_of_pause(inbox, consumer)
     if as_json:
         output.as_json(_fields(consumer, done, confirmed=confirmed, changed=changed))
     else:
         _print(consumer, done, late=late, confirmed=confirmed, changed=changed)
     if changed:
         sys.exit(PARTLY)
+
+
+def warn_of_pause(inbox: Engine, consumer: Consumer) -> None:
+    """Print on standard error that a consumer is paused, if it is: then it handles nothing of a replay."""
+    with engines.reading(inbox) as connection:
+        found = find_pause(connection, consumer.name)
+    if found is not None:
+        output.line(f"{consumer.name} is paused {found.describe()}; it goes on after `inbox resume`", is_error=True)
 
 
 def require_database(found: Engine | Unknown) -> Engine:

@@ -30,6 +30,7 @@ _TABLES = (
     *("sluice_outbox_bundle", "sluice_outbox_switch"),
     *("sluice_inbox_group", "sluice_inbox_consumer", "sluice_inbox_exception", "sluice_inbox_parked"),
     *("sluice_inbox_redrive", "sluice_inbox_audit", "sluice_inbox_attempt", "sluice_inbox_bundle"),
+    "sluice_inbox_pause",
 )
 RIGHTS: Mapping[DatabaseRole, Mapping[str, str]] = {
     DatabaseRole.PRODUCER: {
@@ -54,6 +55,7 @@ RIGHTS: Mapping[DatabaseRole, Mapping[str, str]] = {
         "sluice_inbox_bundle": _ALL,
         "sluice_inbox_consumer": "SELECT, INSERT, UPDATE",
         "sluice_inbox_redrive": "SELECT",
+        "sluice_inbox_pause": "SELECT",
         "sluice_inbox_exception_id_seq": "USAGE",
     },
     DatabaseRole.REDRIVE: {

@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, and_, delete, exists, func, or_, select
 
 from sluice.messaging.database import engines
-from sluice.messaging.inbox.tables import consumers, exceptions, groups, parked, redrives
+from sluice.messaging.inbox.tables import consumers, exceptions, groups, parked, pauses, redrives
 
 FORGOTTEN_MAX = 1_000
 """The most groups, and the most closed exceptions, that one transaction deletes."""
@@ -14,7 +14,8 @@ FORGOTTEN_MAX = 1_000
 def counts(engine: Engine, consumer: str) -> dict[str, int]:
     """Return how many groups are parked, messages set aside, messages held, and exceptions open.
 
-    `redrive_off` is 1 if automatic redrive is off or its last run died, and 0 otherwise.
+    `redrive_off` is 1 if automatic redrive is off or its last run died, and 0 otherwise; `paused` is 1 if the consumer
+    is paused.
     """
     now_us = engines.now_us_sql(engine.dialect.name)
     counted: dict[str, tuple[Any, Any]] = {
@@ -23,6 +24,7 @@ def counts(engine: Engine, consumer: str) -> dict[str, int]:
         "held_messages": (parked, parked.c.held_at_us.is_not(None)),
         "open_exceptions": (exceptions, exceptions.c.closed_at_us.is_(None)),
         "redrive_off": (redrives, or_(redrives.c.off_at_us.is_not(None), redrives.c.held_until_us <= now_us)),
+        "paused": (pauses, pauses.c.consumer == consumer),
     }
     with engines.reading(engine) as connection, engines.explaining_missing_tables():
         return {

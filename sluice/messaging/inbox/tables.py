@@ -136,6 +136,16 @@ redrives = sa.Table(
     comment="automatic redrive of each consumer: the run that has it now, and since when it is off",
 )
 
+pauses = sa.Table(
+    "sluice_inbox_pause",
+    metadata,
+    sa.Column("consumer", KEY, primary_key=True),
+    sa.Column("paused_at_us", sa.BigInteger, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    comment="consumers that are paused, since when, by whom and why; a resumed consumer has no row",
+)
+
 audit = audit_table("sluice_inbox_audit", metadata, owner="consumer", seq="seq")
 
 WORKER_RIGHTS = {
@@ -144,6 +154,7 @@ WORKER_RIGHTS = {
     "sluice_inbox_parked": "SELECT, INSERT, UPDATE, DELETE",
     "sluice_inbox_consumer": "SELECT, INSERT, UPDATE",
     "sluice_inbox_redrive": "SELECT",
+    "sluice_inbox_pause": "SELECT",
 }
 """The rights that a worker needs on each table."""
 FUNCTION_RIGHTS = WORKER_RIGHTS | dict.fromkeys(
@@ -170,5 +181,6 @@ versioned = VersionedTables(
             )
         ),
         Step(),  # sluice_inbox_bundle is new
+        Step(),  # sluice_inbox_pause is new
     ),
 )

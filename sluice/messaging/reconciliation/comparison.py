@@ -30,6 +30,7 @@ from sqlalchemy import Connection, Engine, Row, func, or_, select
 
 from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables as inbox
+from sluice.messaging.inbox.pause import Pause, find_pause
 from sluice.messaging.outbox import tables as outbox
 from sluice.messaging.reconciliation.epochs import GroupEpochs
 from sluice.messaging.reconciliation.routes import (
@@ -324,6 +325,8 @@ class Reconciliation:
             holding = [] if doubt is not None else self._holding(route, sent_us)
             if doubt is None and holding:
                 doubt = holding[0].doubt
+                if history.pause is not None:
+                    doubt = f"{route.consumer} is paused {history.pause.describe()}; {doubt}"
                 self._held[route.consumer][frozenset(place.name for place in holding)] += 1
             if doubt is not None:
                 judgement.doubt(numbers(doubt))
@@ -452,6 +455,7 @@ class _ConsumerHistory:
             if none is known.
         brought_back_us: when a message was last brought back from the consumer's DLQ, by the audit.
         dead: the open dead numbers of the consumer.
+        pause: since when, by whom and why it is paused; None if it is not.
     """
 
     has_rows: bool
@@ -459,6 +463,7 @@ class _ConsumerHistory:
     forgotten_before_us: int | None
     brought_back_us: int | None
     dead: list[Row[Any]]
+    pause: Pause | None
 
 
 def _read_history(route: Route, arrived_us: int) -> _ConsumerHistory:
@@ -478,6 +483,7 @@ def _read_history(route: Route, arrived_us: int) -> _ConsumerHistory:
             dead=list(
                 connection.execute(dead.where(*is_dead).order_by(exceptions.group_id, exceptions.epoch, exceptions.seq))
             ),
+            pause=find_pause(connection, name),
         )
 
 

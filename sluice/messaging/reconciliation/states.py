@@ -128,7 +128,7 @@ def _add_row(snapshot: GroupSnapshot, table: str, row: Row[Any]) -> None:
 
 def has_rows(connection: Connection, consumer: str) -> bool:
     """Return whether any row of a consumer is in this inbox; without one, its inbox may be in another database."""
-    tables = (inbox.groups, inbox.exceptions)
+    tables = (inbox.groups, inbox.exceptions, inbox.pauses)
     return any(
         connection.execute(select(1).select_from(table).where(table.c.consumer == consumer).limit(1)).first()
         is not None

@@ -156,6 +156,7 @@ class WorkerMetrics(WorkerTally):
             metrics.HELD_MESSAGES: counted["held_messages"],
             metrics.OPEN_EXCEPTIONS: counted["open_exceptions"],
             metrics.REDRIVE_OFF: counted["redrive_off"],
+            metrics.PAUSED: counted["paused"],
             metrics.STUCK_PARTS: gauges.stuck_count(),
         }
         self._sink.put({**self.take(), **measured})

@@ -26,6 +26,7 @@ from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import InboxPolicy
+from sluice.messaging.inbox.pause import PauseWatch
 from sluice.messaging.liveness import AliveFile, Liveness, process_name
 from sluice.messaging.sqs import queue as queues
 from sluice.messaging.sqs.queue import Queue
@@ -183,6 +184,7 @@ def assemble_worker(
     renewals = queue if renewals is None else renewals
     shutdown = threading.Event()
     signs = _signs(settings, processor_settings, clock) if signs is None else signs
+    pause = PauseWatch(engine, processor_settings.consumer, clock=clock, give_sign=signs.expect_end_of_work)
     heartbeat = Heartbeat(renewals, timeout_seconds=processor_settings.timeout_seconds, clock=clock)
     runner = HandlerRunner(handlers=handlers, failpoint=failpoint, hooks=hook_set)
     deleter = Deleter(
@@ -208,6 +210,7 @@ def assemble_worker(
         rng=rng,
         hooks=hook_set,
         give_sign=signs.expect_end_of_work,
+        pause=pause,
     )
     drainer = Drainer(
         engine,
@@ -219,6 +222,7 @@ def assemble_worker(
         hooks=hook_set,
         shutdown=shutdown,
         signs=signs,
+        pause=pause,
     )
     parts = Parts(
         engine=engine,
@@ -230,12 +234,13 @@ def assemble_worker(
         drainer=drainer,
         shutdown=shutdown,
         lanes=[
-            Lane(queue, processor, settings=settings, wait=wait, clock=clock, rng=rng, signs=signs)
+            Lane(queue, processor, settings=settings, wait=wait, clock=clock, rng=rng, signs=signs, pause=pause)
             for _ in range(settings.lanes)
         ],
         protection=Protection(
             agent_uri, clock, busy_seconds_max=max(_BUSY_SECONDS, 2 * processor_settings.hold_seconds_max)
         ),
+        pause=pause,
         hooks=hook_set,
         signs=signs,
         alive=alive,

@@ -23,6 +23,7 @@ from sluice.messaging.errors import HoldLostError
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.parking import ParkedMessage
+from sluice.messaging.inbox.pause import LOOK_SECONDS, PauseWatch
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.processing.handler_runner import (
     DatabaseFailedError,
@@ -91,10 +92,11 @@ class Drainer:
         hooks: WorkerHookSet,
         shutdown: threading.Event,
         signs: Signs,
+        pause: PauseWatch,
     ) -> None:
         self._engine, self._inbox, self._runner, self._settings = engine, inbox, runner, settings
         self._clock, self._rng, self._hooks, self._shutdown = clock, rng, hooks, shutdown
-        self._signs, self._sessions = signs, MessageSessions(engine)
+        self._signs, self._pause, self._sessions = signs, pause, MessageSessions(engine)
         self._lock = threading.Lock()
         self._claimed: set[str] = set()
         self._uncancelled: dict[str, ParkedMessage] = {}  # by group: attempts that the database did not cancel yet
@@ -107,9 +109,11 @@ class Drainer:
     def claim(self) -> list[str]:
         """Claim the groups with due messages that no other thread of this process has claimed, and return them.
 
-        The caller has to drain each returned group. If the database is away, no group is returned, and the caller
-        claims again later.
+        The caller has to drain each returned group. If the database is away or the consumer is paused, no group is
+        returned, and the caller claims again later.
         """
+        if self._pause.is_paused(after_seconds=LOOK_SECONDS):
+            return []
         try:
             due = self._inbox.due(self._engine)
         except DBAPIError as error:
@@ -139,7 +143,9 @@ class Drainer:
 
     def _drain(self, group_id: str) -> int:
         handled = 0
-        while handled < _IN_A_ROW_MAX and not self._shutdown.is_set() and self._handle_next(group_id):
+        while handled < _IN_A_ROW_MAX and not (self._shutdown.is_set() or self._pause.is_paused()):
+            if not self._handle_next(group_id):
+                break
             handled += 1
         return handled
 

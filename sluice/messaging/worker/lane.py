@@ -9,6 +9,7 @@ import uuid
 
 from sluice.clock import Clock
 from sluice.messaging.errors import HoldLostError, TransientError
+from sluice.messaging.inbox.pause import PauseWatch
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.waiting import Wait
 from sluice.messaging.worker.processing.processor import MessageProcessor
@@ -22,6 +23,8 @@ _ATTEMPT_SECONDS = 240
 _EARLY_SECONDS = 0.1
 """Pause after an empty answer that came long before the poll's end: the page of a proxy looks like an empty answer, and
 a lane without a pause would request it again and again."""
+_PAUSED_SECONDS = 1.0
+"""Time after which a lane of a paused consumer asks again whether the pause is over."""
 
 
 class Lane:
@@ -37,16 +40,21 @@ class Lane:
         clock: Clock,
         rng: random.Random,
         signs: Signs,
+        pause: PauseWatch,
     ) -> None:
         self._queue, self._processor, self._settings, self._wait = queue, processor, settings, wait
         self._clock, self._rng = clock, rng
-        self._signs = signs
+        self._signs, self._pause = signs, pause
         self._attempt: tuple[str, float] | None = None  # attempt id of the receive, and the time of its first use
         self._failures = 0
         self.active_at = clock.monotonic()
 
     def step(self) -> bool:
         """Poll once and work on the received message; return whether there was one."""
+        if self._pause.is_paused():
+            self._signs.expect_end_of_poll()
+            self._wait.wait(_PAUSED_SECONDS)
+            return False
         self._give_sign()
         if not self._processor.transactions.is_ready():
             self.rest()

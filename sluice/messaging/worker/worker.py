@@ -20,6 +20,7 @@ from sluice.messaging.database import engines, failures
 from sluice.messaging.errors import HoldLostError, OutboxError, TransientError
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.maintenance import FORGOTTEN_MAX
+from sluice.messaging.inbox.pause import PauseWatch
 from sluice.messaging.liveness import AliveFile, LivenessWatch
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.waiting import Stop
@@ -61,6 +62,7 @@ class Parts:
     shutdown: threading.Event
     lanes: Sequence[Lane]
     protection: Protection
+    pause: PauseWatch
     hooks: WorkerHookSet
     signs: Signs
     alive: AliveFile | None = None

@@ -92,6 +92,7 @@ class Functions:
             "DeleteFunctionConcurrency": self._delete_function_concurrency,
             "CreateEventSourceMapping": self._create_mapping,
             "GetEventSourceMapping": lambda params, _: _describe(self._named_mapping(params)),
+            "ListEventSourceMappings": self._list_mappings,
             "UpdateEventSourceMapping": self._update_mapping,
             "DeleteEventSourceMapping": self._delete_mapping,
         }
@@ -206,6 +207,11 @@ class Functions:
                     f" exists. Please update or delete the existing mapping with UUID {mapping.id}"
                 )
                 raise AwsRefusal("ResourceConflictException", text, status=409)
+
+    def _list_mappings(self, params: Params, _now: float) -> AnswerFields:
+        """List the mappings of a function, all on one page."""
+        found = self._mappings_of(params["FunctionName"])
+        return {"EventSourceMappings": [_describe(mapping) for mapping in found]}
 
     def _update_mapping(self, params: Params, _now: float) -> AnswerFields:
         mapping = self._named_mapping(params)

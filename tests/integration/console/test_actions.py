@@ -318,3 +318,30 @@ def test_a_line_says_why_something_cannot_be_read(shop: OperatedShop, tmp_path: 
     assert "no database is named" in letters.text
     assert "schema apply" in no_inbox.text
     assert "Could not connect" in nothing
+
+
+def test_a_consumer_is_paused_and_resumed_as_it_was_seen(shop: OperatedShop, browser: ConsoleBrowser) -> None:
+    """The second of two operators reads that somebody else acted."""
+    (seen,) = (key for key in _keys(browser.get("/live")) if "billing" in key)
+
+    preview = browser.act("pause", "billing", [seen])
+    before = acts_of(shop, None)
+    done = browser.act("pause", "billing", [seen], **SURE)
+    second = browser.act("pause", "billing", [seen], **SURE)
+    page = browser.get("/live")
+    found = browser.get("/find", q="back")
+    (paused,) = (key for key in _keys(page) if "billing" in key)
+    resumed = browser.act("resume", "billing", [paused], **SURE)
+
+    assert "would pause billing: its workers finish what they have received" in preview
+    assert "pause" not in [action for action, *_ in before]
+    assert "done: pause billing" in done
+    assert "consumer billing: it is not there any more as you saw it" in second
+    assert re.search(rf"billing is paused since \S+ by {re.escape(actor())}: {WHY}", page)
+    assert "paused</span> since" in found
+    assert "done: resume billing" in resumed
+    assert [act for act in acts_of(shop, None) if act[0] in ("pause", "resume")] == [
+        ("pause", None, WHY),
+        ("resume", None, WHY),
+    ]
+    assert json.dumps(["billing", None]) in _keys(browser.get("/live"))

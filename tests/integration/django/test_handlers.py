@@ -14,10 +14,11 @@ from sqlalchemy import text
 from sluice.clock import eventually
 from sluice.django import AtomicOutbox, orm_handler
 from sluice.django.databases import worker_engine
-from sluice.django.models import InboxException, InboxGroup
+from sluice.django.models import InboxException, InboxGroup, InboxPause
 from sluice.errors import ConfigError
 from sluice.messaging import Ack, Context, Event, Outcome, Reject, Retry
 from sluice.messaging.handlers import Handlers
+from sluice.messaging.inbox.pause import PauseOperator
 from sluice.testing import SimulatedAws, WorkerHarness
 from tests.support.cases import one_case_in
 from tests.support.shop.models import Invoice
@@ -61,6 +62,29 @@ def test_an_effect_of_the_orm_happens_once_however_often_messages_come(alias: st
     assert invoices(alias) == ["order-7"]
     assert seen == [(True, False)] * 2
     assert InboxGroup.objects.using(alias).get().last_seq == 1
+
+
+def test_a_paused_consumer_calls_no_handler_until_it_is_resumed(alias: str) -> None:
+    operator = PauseOperator(consumer="consumer", actor="ann", reason="the bank is closed")
+
+    @orm_handler("order.placed", using=alias)
+    def invoice(event: Event, context: Context) -> None:
+        Invoice.objects.using(alias).create(order=event.group)
+
+    with harness(alias, invoice) as worker:
+        with worker.engine.begin() as connection:
+            operator.pause(connection)
+        worker.publish("order.placed", "order-7")
+        worker.run(for_seconds=20)
+        paused = invoices(alias)
+        with worker.engine.begin() as connection:
+            operator.resume(connection)
+        worker.aws.advance(10)
+        worker.run()
+
+    assert paused == []
+    assert invoices(alias) == ["order-7"]
+    assert InboxPause.objects.using(alias).count() == 0
 
 
 def test_a_handler_that_fails_leaves_nothing(alias: str) -> None:

@@ -62,7 +62,7 @@ def test_migrate_makes_the_tables_of_our_metadata(alias: str, engine: Engine) ->
     metadata.create_all(engine)
 
     assert by_django == _tables(engine)
-    assert recorded == [("inbox", 6, 1), ("outbox", 5, 1)]
+    assert recorded == [("inbox", 7, 1), ("outbox", 5, 1)]
 
 
 def test_migrate_upgrades_older_tables_and_schema_apply_finds_nothing_left(alias: str, engine: Engine) -> None:
@@ -77,7 +77,7 @@ def test_migrate_upgrades_older_tables_and_schema_apply_finds_nothing_left(alias
 
     call_command("migrate", "sluice", database=alias, verbosity=0)
 
-    assert _versions(engine) == [("inbox", 6, 1), ("outbox", 5, 1)]
+    assert _versions(engine) == [("inbox", 7, 1), ("outbox", 5, 1)]
     assert [list(migrations.upgrade(engine, part)) for part in PARTS] == [[], []]
 
 

@@ -235,6 +235,7 @@ _OF_A_MINUTE: dict[str, tuple[Term, float | None, dict[str, Series]]] = {
     "demand, behind it is the backlog": (DEMAND, 2_000, _one_minute(visible=9_982, inflight=18, running=5)),
     "demand, a hot group stays held": (DEMAND, 15, _one_minute(visible=9_999, inflight=0.9, running=5)),
     "demand, nobody there": (DEMAND, 10_000, _one_minute(visible=10_000, inflight=0, running=None)),
+    "demand, a paused consumer shrinks": (DEMAND, 0, _one_minute(visible=10_000, inflight=0, running=5)),
     # No progress: failed messages are in flight until their next try, with no lane.
     "demand, an outage": (DEMAND_OF_ONE_SECOND, 240, _one_minute(inflight=100, running=2, received=40)),
     "demand, its backlog": (
@@ -274,6 +275,7 @@ _OF_A_MINUTE: dict[str, tuple[Term, float | None, dict[str, Series]]] = {
     "wake, a message": (WAKE, 1, _one_minute(visible=1)),
     "wake, a fifth of one": (WAKE, 1, _one_minute(visible=0.2)),
     "wake, hardly anybody": (WAKE, 1, _one_minute(visible=5, inflight=0.5, empty=0.5, received=0.5)),
+    "wake, a paused consumer": (WAKE, 1, _one_minute(visible=5, running=1)),
     "wake, nothing there": (WAKE, 0, _one_minute(visible=0)),
     "wake, somebody works": (WAKE, 0, _one_minute(visible=5, inflight=1)),
     "wake, somebody polls": (WAKE, 0, _one_minute(visible=5, empty=1)),

@@ -82,9 +82,12 @@ class BundleProcessor(EventProcessor):
         return self._settings.commits_bundles and message.receive_count == 1
 
     def _is_stopped(self, lease: MessageLease) -> bool:
-        """Return whether the worker stops between two events; else the lease begins again for the next one."""
+        """Return whether the worker stops, or its consumer is paused; else the lease begins again for the next event.
+
+        A transaction may be open, so the database is not asked: what another thread has seen of a pause counts.
+        """
         self._failpoint("between_events")
-        if self._wait.is_stopped():
+        if self._wait.is_stopped() or self._pause.was_paused:
             return True
         lease.begin_again()
         self._give_sign()

@@ -24,6 +24,7 @@ from sluice.messaging.handlers import Ack, Context, Reject, Retry
 from sluice.messaging.inbox.admission import Admission, Inbox
 from sluice.messaging.inbox.attempts import PastAttempts
 from sluice.messaging.inbox.groups import DecodedMessage
+from sluice.messaging.inbox.pause import PauseWatch
 from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.sqs.queue import ReceivedMessage
 from sluice.messaging.waiting import Wait
@@ -82,10 +83,12 @@ class EventProcessor:
         rng: random.Random,
         hooks: WorkerHookSet,
         give_sign: Callable[[], None],
+        pause: PauseWatch,
     ) -> None:
         self._engine, self._inbox, self._runner, self._failpoint = engine, inbox, runner, runner.failpoint
         self._settings, self._wait, self._give_sign = settings, wait, give_sign
         self._clock, self._rng, self._hooks = clock, rng, hooks
+        self._pause = pause
         self.transactions = Transactions(
             engine,
             inbox,

@@ -21,6 +21,7 @@ from sluice.clock import Clock
 from sluice.messaging.bundle import BundledEvent, read_body
 from sluice.messaging.errors import EnvelopeError, HoldLostError, TransientError
 from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.pause import PauseWatch
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterSender
 from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.waiting import Wait
@@ -61,9 +62,19 @@ class MessageProcessor(BundleProcessor):
         rng: random.Random,
         hooks: WorkerHookSet,
         give_sign: Callable[[], None],
+        pause: PauseWatch,
     ) -> None:
         super().__init__(
-            engine, inbox, runner, settings=settings, wait=wait, clock=clock, rng=rng, hooks=hooks, give_sign=give_sign
+            engine,
+            inbox,
+            runner,
+            settings=settings,
+            wait=wait,
+            clock=clock,
+            rng=rng,
+            hooks=hooks,
+            give_sign=give_sign,
+            pause=pause,
         )
         self._queue, self._heartbeat, self._deleter = queue, heartbeat, deleter
         self._groups, self._dead_letters = GroupLocks(), DeadLetterSender(queue)

@@ -302,6 +302,7 @@ def test_a_held_message_holds_its_group_until_an_operator_acts(parking: InboxHar
         "held_messages": 1,
         "open_exceptions": 0,
         "redrive_off": 0,
+        "paused": 0,
     }
 
     with parking.engine.begin() as connection:

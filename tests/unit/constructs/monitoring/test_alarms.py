@@ -182,8 +182,8 @@ def _math(label: str, expression: str, *metrics: str) -> dict[str, Any]:
         ),
         _alarm(  # acceptable are 300 s
             "sluice-full-ledger-late",
-            "A message has waited longer than 300 s. See the dashboard: failing tasks, too few tasks, or a stuck"
-            " group.",
+            "A message has waited longer than 300 s. See `sluice status` and the dashboard: a pause, failing tasks, too"
+            " few tasks, or a stuck group.",
             **_of("AWS/SQS", "ApproximateAgeOfOldestMessage", LEDGER),
             threshold=300,
             operator=TOO_MUCH,
@@ -192,15 +192,15 @@ def _math(label: str, expression: str, *metrics: str) -> dict[str, Any]:
         ),
         _alarm(
             "sluice-full-ledger-expiring",
-            "A message has waited half of the 7200 s after which SQS deletes it.",
+            "A message has waited half of the 7200 s after which SQS deletes it, also during a pause.",
             **_of("AWS/SQS", "ApproximateAgeOfOldestMessage", LEDGER),
             threshold=3_600,
             gap=UNCHANGED,
         ),
         _alarm(  # fewer in flight than nine tenths of 8 lanes x 2.5 s / 2.75 s a task
             "sluice-full-ledger-stuck",
-            "The oldest message is late though tasks are idle: its group is blocked by a failing or"
-            " slow message, or holds most of the load. More tasks do not help.",
+            "The oldest message is late though tasks are idle: its group is blocked by a failing or slow message, or"
+            " holds most of the load; or the consumer is paused, see `sluice status`. More tasks do not help.",
             **_math(
                 "late while lanes are idle",
                 "IF(((FILL(age, REPEAT) > 300)"

@@ -86,7 +86,8 @@ class NoGauges:
     """Gauges of an idle worker, all 0."""
 
     def inbox_counts(self) -> Mapping[str, int]:
-        return dict.fromkeys(("parked_groups", "parked_messages", "held_messages", "open_exceptions", "redrive_off"), 0)
+        names = ("parked_groups", "parked_messages", "held_messages", "open_exceptions", "redrive_off", "paused")
+        return dict.fromkeys(names, 0)
 
     def stuck_count(self) -> int:
         return 0
@@ -179,6 +180,7 @@ def test_every_metric_has_a_name_in_prometheus() -> None:
         "InboxHeldMessages": "sluice_inbox_held_messages",
         "InboxOpenExceptions": "sluice_inbox_open_exceptions",
         "InboxRedriveOff": "sluice_inbox_redrive_off",
+        "InboxPaused": "sluice_inbox_paused",
         "WorkerStuckParts": "sluice_worker_stuck_parts",
     }
 

@@ -358,6 +358,7 @@ def test_handlers_wait_side_by_side_over_few_connections(on_postgres: Engine) ->
             clock=SystemClock(),
             rng=seeded_random(number),
             signs=worker_parts.parts.signs,
+            pause=worker_parts.parts.pause,
         )
         for number in range(29)
     ]

@@ -423,9 +423,11 @@ def test_hooks_are_called_for_each_event(engine: Engine) -> None:
 def test_events_of_a_bundle_have_a_commit_each_or_one(engine: Engine, *, commits_bundles: bool, count: int) -> None:
     world, commits = World(engine, has_bundles=True, commits_bundles=commits_bundles), list[Connection]()
     put_four(world)
+    worker = world.worker()
+    assert not worker.parts.pause.is_paused()  # a look is a transaction of its own
     listen(engine, "commit", commits.append)
 
-    world.worker().lane.step()
+    worker.lane.step()
 
     assert len(commits) == count
     assert world.committed_effects() == in_group(*NUMBERS)

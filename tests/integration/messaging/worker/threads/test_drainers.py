@@ -135,6 +135,7 @@ def test_a_drainer_that_drains_groups_in_sequence_is_caught(on_postgres: Engine)
         hooks=worker_parts.parts.hooks,
         shutdown=worker_parts.shutdown,
         signs=worker_parts.parts.signs,
+        pause=worker_parts.parts.pause,
     )
     worker_parts.parts = replace(worker_parts.parts, drainer=broken)
     with hanging(world, ("a", 2)), running(worker_parts) as worker, pytest.raises(OutboxError):
