@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def actor() -> str:
-    """Return the name of the system's user, for the audit; his number where he has no name, as in many containers."""
+    """Return the name of the system's user for the audit; `user NUMBER` if he has no name, as in many containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # Python 3.12 raises KeyError, later versions OSError
@@ -54,10 +54,10 @@ def place_of[Number](
     *,
     needed: str = "GROUP and SEQ",
 ) -> tuple[str, Number] | None:
-    """Return the place that a command is for; None if it is for all that match the filters.
+    """Return (group, number) that a command acts on; None if it acts on all messages that match the filters.
 
     Raises:
-        UsageError: neither is given, or both.
+        UsageError: neither a number nor a filter is given, or both.
     """
     is_chosen = not choice.is_any
     if group_id is not None and number and not is_chosen and most is None:
@@ -68,7 +68,7 @@ def place_of[Number](
 
 
 def print_count(count: int, things: str, done: str, intended: str, *, confirmed: bool) -> None:
-    """Print how many things an act was done to, or would be."""
+    """Print a count of things with the word `done`, or without `confirmed` with the word `intended`."""
     output.line(f"{count} {things} {done if confirmed else intended}")
 
 

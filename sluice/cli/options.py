@@ -39,14 +39,14 @@ def environment_option(intended: str) -> Callable[[Command], Command]:
         )
         @declaration_option
         @wraps(command)
-        def run_in_environment(environment_name: str, declaration: Path | None, **given: Any) -> None:
+        def run_in_environment(environment_name: str, declaration: Path | None, **others: Any) -> None:
             from sluice.cli.undeclared_resources import environment_of
             from sluice.declaration import load_task_declaration
 
-            environment = None if declaration is not None else environment_of(environment_name, given)
+            environment = None if declaration is not None else environment_of(environment_name, others)
             if environment is None:
                 environment = load_task_declaration(declaration).environment(environment_name)
-            command(environment=environment, **given)
+            command(environment=environment, **others)
 
         return run_in_environment
 
@@ -98,12 +98,12 @@ def choice_options(command: Command) -> Command:
     )
     @wraps(command)
     def run_with_choice(
-        groups: tuple[str, ...], types: tuple[str, ...], died_of: str | None, since_us: int | None, **given: Any
+        groups: tuple[str, ...], types: tuple[str, ...], died_of: str | None, since_us: int | None, **others: Any
     ) -> None:
         from sluice.messaging.database.choice import RowChoice
 
         choice = RowChoice(groups=frozenset(groups), types=frozenset(types), died_of=died_of, since_us=since_us)
-        command(choice=choice, **given)
+        command(choice=choice, **others)
 
     return run_with_choice
 
@@ -188,11 +188,11 @@ def process_options(recorded: str) -> Callable[[Command], Command]:
         )
         @log_level_option
         @wraps(command)
-        def run_with_process(**given: Any) -> None:
-            if given["record"] is not None:
-                given["client"] = "boto3"  # the recorder is a hook of a boto3 client
-            process = ProcessOptions(**{each.name: given.pop(each.name) for each in fields(ProcessOptions)})
-            command(process=process, **given)
+        def run_with_process(**others: Any) -> None:
+            if others["record"] is not None:
+                others["client"] = "boto3"  # the recorder is a hook of a boto3 client
+            process = ProcessOptions(**{each.name: others.pop(each.name) for each in fields(ProcessOptions)})
+            command(process=process, **others)
 
         return run_with_process
 
@@ -244,11 +244,11 @@ def database_options(command: Command) -> Command:
     @click.option("--topic", metavar="NAME", help="The topic, as declared.  [default: the first]")
     @dsn_option("The outbox's database, e.g. sqlite:///outbox.db")
     @wraps(command)
-    def run_on_outbox(environment: Any, topic: str | None, dsn: str | None, **given: Any) -> None:
+    def run_on_outbox(environment: Any, topic: str | None, dsn: str | None, **others: Any) -> None:
         from sluice.cli import targets
 
         with targets.outbox_target(environment, dsn, topic) as found:
-            command(target=found, **given)
+            command(target=found, **others)
 
     return run_on_outbox
 
@@ -272,11 +272,11 @@ def consumer_options(command: Command) -> Command:
     @endpoint_option("SQS")
     @wraps(command)
     def run_on_consumer(
-        environment: Any, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, **given: Any
+        environment: Any, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, **others: Any
     ) -> None:
         from sluice.cli import targets
 
         with targets.consumer_target(environment, consumer_name, dsn, endpoint_url) as found:
-            command(target=found, **given)
+            command(target=found, **others)
 
     return run_on_consumer

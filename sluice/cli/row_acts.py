@@ -40,11 +40,14 @@ class ActionForm:
     """The form of a user who acts on rows.
 
     Args:
-        engine: of the database that has the rows.
-        dead_letters: returns the DLQ of a consumer. It raises ConfigError if the consumer is not declared.
+        engine: the engine of the database with the rows.
+        dead_letters: returns the DLQ of a consumer, by its name. It raises ConfigError if the consumer is not declared.
         actor: name of the user.
-        data: JSON that takes the place of an event's data; empty where the action takes none.
-        seen: the data that the user saw when he began, as JSON. What has other data by now is refused; None: it is not.
+        reason: the user's reason, for the audit.
+        is_confirmed: whether to do the act; without it the act is only tried.
+        data: JSON that replaces an event's data; empty for an act that replaces none.
+        seen: the data that the page showed to the user, as JSON. An event with other data by now is refused; None
+            compares nothing.
     """
 
     engine: Engine
@@ -56,18 +59,18 @@ class ActionForm:
     seen: str | None = None
 
     def operator(self, row: Any) -> InboxOperator:
-        """Return the operator of the inbox that a row is of."""
+        """Return the operator who acts on the inbox of a row's consumer, in the user's name."""
         return InboxOperator(consumer=row.consumer, actor=self.actor, reason=self.reason)
 
 
 type RowsAct = Callable[[ActionForm, Sequence[Any]], Iterator[tuple[bool, str]]]
-"""Acts on rows, or tries to; yields for each of them whether that can be done, and a sentence."""
+"""Acts on rows, or only tries to; yields for each row (whether it succeeded, a sentence about it)."""
 type RowAct = Callable[[ActionForm, Any], str]
-"""Acts on a row, or tries to, and returns the act in words."""
+"""Acts on a row, or only tries to, and returns a sentence about the act."""
 
 
 def for_each(act: RowAct) -> RowsAct:
-    """Return the act on several rows, each by itself: one that is refused stops no other."""
+    """Return a function that calls `act` for each of several rows; a refused row does not stop the others."""
 
     def act_on_rows(form: ActionForm, rows: Sequence[Any]) -> Iterator[tuple[bool, str]]:
         for row in rows:
@@ -92,7 +95,7 @@ def _in_transaction[Done](form: ActionForm, do: Callable[[Connection], Done]) ->
 
 
 def on_outbox(method: str, words: str) -> RowsAct:
-    """Return the act of `OutboxOperator` of that name."""
+    """Return a function that calls a method of `OutboxOperator` for rows; `words` begin the sentence about each."""
 
     def act(form: ActionForm, row: Any) -> str:
         operator = OutboxOperator(topic=row.topic, actor=form.actor, reason=form.reason)
@@ -131,6 +134,7 @@ def skip_awaited(form: ActionForm, row: Any) -> str:
 
 
 def _give_up(form: ActionForm, row: Any, seq: int) -> str:
+    """Give up a number of the row's group, and return a sentence about it."""
     operator = form.operator(row)
     _in_transaction(form, lambda connection: operator.skip(connection, row.group_id, seq, epoch=row.epoch))
     return f"give up number {seq} of group {row.group_id} of {row.consumer}"
@@ -199,6 +203,7 @@ def redrive_groups(form: ActionForm, rows: Sequence[Any]) -> Iterator[tuple[bool
 def _redrive_chosen(
     form: ActionForm, rows: Sequence[Any], choose: Callable[[Sequence[Any]], tuple[Choice, int | None]]
 ) -> Iterator[tuple[bool, str]]:
+    """Redrive rows in a run for each consumer; `choose` returns the choice of dead letters, and how many at most."""
     ordered = sorted(rows, key=lambda row: row.consumer)
     for consumer, of_consumer in groupby(ordered, key=lambda row: row.consumer):
         try:
@@ -210,6 +215,7 @@ def _redrive_chosen(
 def _redrive_of_consumer(
     form: ActionForm, consumer: str, choice: Choice, most: int | None
 ) -> Iterator[tuple[bool, str]]:
+    """Redrive one consumer's chosen dead letters, or look at them only; yield the result and each warning."""
     dlq, clock = form.dead_letters(consumer), SystemClock()
     queue, destination = dlq.open(), Destination(dlq.sqs(), moving.destination_name(dlq))
     ends_at = clock.monotonic() + _RUN_SECONDS_MAX
@@ -279,6 +285,7 @@ def _wanted_dead_letter(row: Any) -> replacing.WantedDeadLetter:
 
 
 def _require_dead(row: Any) -> Any:
+    """Return a row that is about a dead number; refuse any other."""
     if row.state != tables.DEAD or row.closed_at_us is not None:
         raise DeadLetterError(
             f"number {row.seq} of group {row.group_id} of {row.consumer} is {row.state}, allowed is dead: no message of"
@@ -288,11 +295,13 @@ def _require_dead(row: Any) -> Any:
 
 
 def _require_seen(form: ActionForm, data: object) -> None:
+    """Refuse an act on an event whose data differs from the data that the user saw."""
     if form.seen is not None and json.loads(form.seen) != data:
         raise EnvelopeError("its data has changed since you saw it, so nothing was done; look at it again")
 
 
 def _data(form: ActionForm) -> object:
+    """Return the form's data, parsed from JSON."""
     try:
         return json.loads(form.data)
     except (ValueError, RecursionError) as error:

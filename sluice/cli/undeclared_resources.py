@@ -16,12 +16,12 @@ from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
 
 
-def environment_of(name: str, given: Mapping[str, Any]) -> Environment | None:
+def environment_of(name: str, options: Mapping[str, Any]) -> Environment | None:
     """Return an environment with the topic or the queue that the options name.
 
     Args:
-        name: of the environment.
-        given: the options of `sluice relay` or `sluice worker`.
+        name: the name that the environment gets.
+        options: the options of `sluice relay` or `sluice worker`, by name.
 
     Returns:
         None where there is a declaration, or where the options name neither topic nor queue.
@@ -32,10 +32,10 @@ def environment_of(name: str, given: Mapping[str, Any]) -> Environment | None:
     """
     if is_declared() or task_settings.VARIABLE in os.environ:
         return None
-    if given.get("topic_arn"):
-        return _environment_of_topic(name, given["topic_arn"].strip())
-    if given.get("queue_url"):
-        return _environment_of_queue(name, given)
+    if options.get("topic_arn"):
+        return _environment_of_topic(name, options["topic_arn"].strip())
+    if options.get("queue_url"):
+        return _environment_of_queue(name, options)
     return None
 
 
@@ -49,16 +49,16 @@ def _environment_of_topic(name: str, arn: str) -> Environment:
     return Environment(name=name, region=arn.split(":")[3], topics=(topic,), consumers=(Consumer(name="undeclared"),))
 
 
-def _environment_of_queue(name: str, given: Mapping[str, Any]) -> Environment:
+def _environment_of_queue(name: str, options: Mapping[str, Any]) -> Environment:
     """Return an environment with one consumer whose values are the live attributes of the queue, for a worker."""
     import boto3
 
     from sluice import sdk
     from sluice.messaging.sqs.queue import Queue
 
-    if not given.get("consumer_name"):
+    if not options.get("consumer_name"):
         raise ConfigError("no consumer is named, allowed is a name by which its inbox remembers; give --consumer")
-    endpoint = given.get("endpoint_url")
+    endpoint = options.get("endpoint_url")
     session = boto3.session.Session()
     sqs = session.client(
         "sqs",
@@ -66,7 +66,7 @@ def _environment_of_queue(name: str, given: Mapping[str, Any]) -> Environment:
         endpoint_url=None if endpoint is None else checked_url(endpoint),
         config=sdk.config(),
     )
-    url = given["queue_url"].strip()
+    url = options["queue_url"].strip()
     live = Queue(sqs, url).attributes()
     if "RedrivePolicy" not in live:
         raise ConfigError(
@@ -75,8 +75,8 @@ def _environment_of_queue(name: str, given: Mapping[str, Any]) -> Environment:
     redrive, arn = json.loads(live["RedrivePolicy"]), live["QueueArn"]
     retention_seconds = int(live["MessageRetentionPeriod"])
     consumer = Consumer(
-        name=given["consumer_name"],
-        handlers=given.get("module"),
+        name=options["consumer_name"],
+        handlers=options.get("module"),
         fifo=live.get("FifoQueue") == "true",
         queue=ExistingQueue(arn=arn, dead_letter_queue_arn=redrive["deadLetterTargetArn"]),
         visibility_timeout_seconds=int(live["VisibilityTimeout"]),

@@ -1,5 +1,5 @@
 """Deployments that tell what they would destroy, and ask first.
 
-`guard` compares templates and calls nothing; `assembly` reads what `cdk synth` wrote; `deployed` reads what an account
-has; `deploy` puts them together around the cdk command line.
+`guard` compares templates and calls nothing; `assembly` reads the output of `cdk synth`; `account` reads the deployed
+stacks; `deploy` puts them together around the cdk command line.
 """

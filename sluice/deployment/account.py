@@ -1,7 +1,7 @@
-"""An environment's stacks in an account, and what CloudFormation says that it is going to do to them.
+"""An environment's stacks in an account, and the changes that CloudFormation announces for them.
 
-It reads with the lookup role of `cdk bootstrap`, as the cdk command does, or with the caller's credentials where those
-may not take it.
+They are read with the lookup role of `cdk bootstrap`, as the cdk command does, or with the caller's credentials if
+these may not assume the role.
 """
 
 import json
@@ -33,8 +33,8 @@ class DeployedAccount:
     """The account and region that an environment is deployed to, as CloudFormation there describes it.
 
     Args:
-        account: twelve digits.
-        region: its name.
+        account: the account's id, twelve digits.
+        region: the region's name.
     """
 
     def __init__(self, *, account: str, region: str) -> None:
@@ -47,7 +47,7 @@ class DeployedAccount:
         """Return the template that a stack has in the account; None if the stack was never deployed.
 
         Raises:
-            ConfigError: it cannot be read, so that nobody knows what a deployment would destroy.
+            ConfigError: the template cannot be read, so that nobody knows what a deployment would destroy.
         """
         client = self._client("cloudformation", stack.lookup_role_arn)
         try:
@@ -68,7 +68,7 @@ class DeployedAccount:
         return body
 
     def schemas(self) -> Schemas:
-        """Return the schemas that come with Sluice, and for other types those of the account's registry."""
+        """Return a function from a resource type to its replacing properties: Sluice's schemas, else the registry's."""
         bundled = bundled_schemas()
 
         def property_names(kind: str) -> frozenset[str] | None:
@@ -95,13 +95,13 @@ class DeployedAccount:
         return self._described[kind]
 
     def importers(self, stack: SynthesizedStack, export: str) -> list[str]:
-        """Return the stacks that import what a stack exports, those of other apps included.
+        """Return the names of the stacks that import a stack's export, stacks of other apps included.
 
-        Of an export that nobody imports CloudFormation returns ValidationError.
+        CloudFormation returns ValidationError for an export without importers.
         AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_ListImports.html (read 2026-11-27).
 
         Raises:
-            ConfigError: they cannot be read.
+            ConfigError: the importers cannot be read.
         """
         pages = self._client("cloudformation", stack.lookup_role_arn).get_paginator("list_imports")
         try:
@@ -116,7 +116,7 @@ class DeployedAccount:
         except BotoCoreError as error:
             raise EndpointError(f"CloudFormation does not answer for {stack.name} ({_first_line(error)})") from error
 
-    def with_what_is_there(
+    def with_deployed_names(
         self, findings: Iterable[GuardFinding], stacks: Mapping[str, SynthesizedStack]
     ) -> list[GuardFinding]:
         """Return findings with the physical names of their resources, and with the number of messages in each queue."""
@@ -146,7 +146,7 @@ class DeployedAccount:
             return {}
 
     def _count(self, url: str, stack: SynthesizedStack) -> str:
-        """Return as text how many messages a queue has; the text of a finding ends with it."""
+        """Return the count of messages in a queue as the text at the end of a finding, such as `about 12 now`."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         names.append("ApproximateNumberOfMessagesDelayed")
         try:
@@ -156,9 +156,9 @@ class DeployedAccount:
         return f"about {sum(int(count) for count in found['Attributes'].values()):,} now"
 
     def changes(self, stack: SynthesizedStack, change_set: str) -> list[Mapping[str, Any]] | None:
-        """Return the changes of a change set, all pages; None if it cannot be executed, because nothing changes.
+        """Return all changes of a change set; None if it cannot be executed, because nothing changes.
 
-        A change set that changes only outputs can be executed, and its list is empty. AWS:
+        A change set that changes only outputs can be executed, and has an empty list. AWS:
         https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DescribeChangeSet.html (read 2026-11-26).
         """
         client = self._client("cloudformation", stack.lookup_role_arn)
@@ -185,7 +185,7 @@ class DeployedAccount:
         )
 
     def protect(self, stack: SynthesizedStack, allowed: Collection[str] | None) -> str | None:
-        """Set a stack policy that lets no update, by whatever tool, remove or replace resources that hold data.
+        """Set a stack policy under which no update by any tool can remove or replace resources that hold data.
 
         AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/protect-stack-resources.html (read
         2026-11-26).
@@ -234,10 +234,11 @@ class DeployedAccount:
 
 
 def stack_policy(allowed: Collection[str] | None) -> dict[str, Any]:
-    """Return a stack policy that lets everything be changed, but data be neither replaced nor removed.
+    """Return a stack policy that allows all changes, except to replace or remove a resource that holds data.
 
     Args:
-        allowed: logical ids that may be replaced or removed; None is all. A policy can only be changed, not removed.
+        allowed: logical ids of resources that may be replaced or removed nevertheless; None allows all of them. A stack
+            keeps its policy until another one is set.
     """
     statements: list[dict[str, Any]] = [
         {"Effect": "Allow", "Action": "Update:*", "Principal": "*", "Resource": "*"},

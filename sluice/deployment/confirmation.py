@@ -1,4 +1,4 @@
-"""Confirmation of a change to an account: whose credentials these are, and that the environment's name was typed."""
+"""Confirmation of a change to an account: of the credentials' account, and by typing the environment's name."""
 
 import os
 import sys
@@ -16,11 +16,11 @@ _CONFIG = sdk.config(answer_seconds=30, tries=2)
 
 
 def caller(environment: Environment) -> str:
-    """Return the account that the caller's credentials belong to.
+    """Return the id of the account that the caller's credentials belong to.
 
     Raises:
-        EndpointError: AWS does not say.
-        ConfigError: it is not the account that is declared.
+        EndpointError: AWS does not answer.
+        ConfigError: it is not the declared account.
     """
     try:
         client = boto3.client("sts", region_name=environment.region, config=_CONFIG)
@@ -42,7 +42,7 @@ def require_confirmation(action: str, environment: Environment) -> None:
     Without a terminal the variable CONFIRM must have it.
 
     Raises:
-        ConfigError: it is another name.
+        ConfigError: another name was typed.
     """
     names = ", ".join(naming.stack_name(environment, part) for part in naming.stack_parts(environment))
     where = f"account {environment.account}, region {environment.region}"

@@ -1,6 +1,7 @@
-"""Deploy an environment: judge all of its stacks, then change one after the other, each by a change set that is read.
+"""Deploy an environment: judge the changes of all stacks, then change one stack after the other.
 
-The cdk command synthesizes, publishes images and talks to CloudFormation; what is decided here is whether it may.
+The cdk command synthesizes, publishes images and calls CloudFormation. This module decides whether it may: each change
+set is read and judged before it is executed.
 """
 
 import os
@@ -46,7 +47,7 @@ class StackDeployment:
         return read_assembly(folder, stage)
 
     def check(self, stacks: Sequence[SynthesizedStack], account: DeployedAccount) -> list[GuardFinding]:
-        """Return what a deployment would harm in an account."""
+        """Return a finding for each resource in an account that a deployment would harm."""
         named = {stack.name: stack for stack in stacks}
         before = {stack.name: found for stack in stacks if (found := account.template(stack)) is not None}
         findings = judge(
@@ -55,7 +56,7 @@ class StackDeployment:
             account.schemas(),
             importers=lambda name, export: account.importers(named[name], export),
         )
-        return account.with_what_is_there(findings, named)
+        return account.with_deployed_names(findings, named)
 
     def run(self, account: DeployedAccount, *, allowed: Collection[str]) -> None:
         """Deploy the environment.
@@ -65,8 +66,8 @@ class StackDeployment:
             allowed: logical ids of the resources that may be harmed.
 
         Raises:
-            ConfigError: it would harm something else; nothing has been changed, or the stacks before the one named.
-            EndpointError: cdk failed.
+            ConfigError: another resource would be harmed; its stack and all later stacks are unchanged.
+            EndpointError: the cdk command failed.
         """
         with tempfile.TemporaryDirectory(prefix="sluice-env-deploy-") as directory:
             folder = Path(directory)
@@ -146,15 +147,18 @@ class StackDeployment:
 
 
 def compare(before: Sequence[SynthesizedStack], after: Sequence[SynthesizedStack]) -> list[GuardFinding]:
-    """Return what the change from one synthesized environment to another would harm; nothing is called on AWS."""
+    """Return a finding for each resource that a change between two synthesized environments would harm."""
     was, now = ({stack.name: stack.template for stack in stacks} for stacks in (before, after))
     return judge(was, now, bundled_schemas())
 
 
 def deploy_stacks(environment: Environment, declaration: Path | None, *, allowed: Collection[str]) -> None:
-    """Deploy an environment whose account is known, as `Deployment.run` does.
+    """Deploy an environment whose account is known.
 
-    cdk can ask about wider permissions only on a terminal; without one nobody could answer.
+    Args:
+        environment: the declared environment.
+        declaration: the file with the declaration.
+        allowed: logical ids of the resources that may be harmed.
     """
     account = DeployedAccount(account=str(environment.account), region=environment.region)
     StackDeployment(environment=environment, declaration=declaration).run(account, allowed=allowed)

@@ -1,8 +1,8 @@
 """Judge a change of templates: which resources with state it would remove, replace, or leave without protection.
 
 All stacks are compared before the first is changed, because CloudFormation makes no change set of a stack that needs
-another's new exports. So a replacement is followed through references, also into the next stack. What a property does
-to its resource is CloudFormation's own schema of the type; replacement at times counts as replacement.
+another stack's new exports. So a replacement is followed through references, also into other stacks. CloudFormation's
+schema of a resource type says which properties replace the resource; a property that may replace it counts as one.
 
 AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-updating-stacks-update-behaviors.html
 (read 2026-11-26).
@@ -21,9 +21,9 @@ type Template = Mapping[str, Any]
 type Key = tuple[str, str]
 """A stack's name, and a logical id in it."""
 type Schemas = Callable[[str], frozenset[str] | None]
-"""A resource type to the properties for which CloudFormation replaces it, always or at times; None if unknown."""
+"""Takes a resource type, and returns the properties whose change may replace the resource; None if unknown."""
 type Importers = Callable[[str, str], Collection[str]]
-"""A stack's name and that of one of its exports to the stacks that import it."""
+"""Takes a stack's name and the name of its export, and returns the names of the stacks that import it."""
 
 STATE: Mapping[str, str] = {
     "AWS::SQS::Queue": "the messages in it",
@@ -69,12 +69,12 @@ class GuardFinding:
     """A resource, or an export, that a change would harm.
 
     Args:
-        stack: its stack's name.
-        logical_id: in that stack.
-        kind: its resource type, or `export`.
-        name: its physical name where it is known, else its logical id.
-        harm: what would happen to it.
-        because: the property or reference that causes it.
+        stack: the name of the stack.
+        logical_id: the logical id in the stack.
+        kind: the resource type, or `export`.
+        name: the physical name if it is known, else the logical id.
+        harm: what would happen to the resource.
+        because: the property or reference that causes the harm.
         lost: what would be lost.
     """
 
@@ -95,14 +95,14 @@ class GuardFinding:
 
 
 def bundled_schemas() -> Schemas:
-    """Return the schemas of the types in Sluice's own stacks; they give None for every other type."""
+    """Return the schemas of the resource types in Sluice's own stacks: None for every other type."""
     text = resources.files(__package__).joinpath("replacement.json").read_text(encoding="utf-8")
     known = {kind: frozenset(names) for kind, names in json.loads(text).items()}
     return known.get
 
 
 def state_of(kind: str, resource: Mapping[str, Any]) -> str | None:
-    """Return what would be lost with a deployed resource; None if a deployment may remove it unasked."""
+    """Return in words what would be lost with a deployed resource; None if a deployment may remove it unasked."""
     if kind in STATE:
         return STATE[kind]
     keeps = {resource.get(policy) for policy in ("DeletionPolicy", "UpdateReplacePolicy")} & {*_KEEPS}
@@ -116,16 +116,16 @@ def judge(
     *,
     importers: Importers | None = None,
 ) -> list[GuardFinding]:
-    """Return what the change from one set of stacks to another would harm.
+    """Return a finding for each resource that the change from one set of stacks to another would harm.
 
     Args:
-        before: the deployed templates by their stack's name. A stack that is only here is not deployed, and so stays.
-        after: the templates that are to be deployed, in that order.
-        schemas: of every type.
-        importers: of what is exported, besides those among `before`; called for exports that change. None: no others.
+        before: stack name -> deployed template. A stack that is not in `after` stays as it is.
+        after: stack name -> template to deploy, in the order of the deployment.
+        schemas: the schemas of resource types.
+        importers: returns the stacks that import an export, besides the stacks of `before`; None means no others.
 
     Raises:
-        ConfigError: a template leaves its resources to a macro, so that they are not known.
+        ConfigError: a macro of a template makes resources, which are not known before it runs.
     """
     for name, template in (*before.items(), *after.items()):
         _require_plain(name, template)
@@ -143,7 +143,7 @@ def _require_plain(stack: str, template: Template) -> None:
 
 
 class _Change:
-    """Two sets of stacks, and which resources the second replaces."""
+    """A change from one set of stacks to another, with the resources that it replaces."""
 
     def __init__(self, before: Mapping[str, Template], after: Mapping[str, Template], schemas: Schemas) -> None:
         self._before, self._after, self._schemas = before, after, schemas
@@ -177,10 +177,10 @@ class _Change:
                 yield from self._weakenings(key, old, new, state)
 
     def _find_replaced(self) -> dict[Key, str]:
-        """Return the reason for each resource that is replaced.
+        """Return replaced resource -> the reason for its replacement.
 
-        A resource that refers to a replaced one may be replaced as well, so references are followed until no more are
-        found.
+        A resource that refers to a replaced one may be replaced as well, so references are followed until no more
+        resources are found.
         """
         reasons: dict[Key, str] = {}
         changed = {key: self._changed_properties(key) for key in self._old if key in self._new}
@@ -229,7 +229,7 @@ class _Change:
         )
 
     def _others(self, stack: str, value: Any, replaced: Mapping[Key, str]) -> Iterator[str]:
-        """Yield the resources and exports that a value refers to and that become other ones."""
+        """Yield the names of the resources and exports in a value that the change replaces, adds or removes."""
         targets = [(stack, id_) for id_ in _references(value)]
         for export in _imports(value):
             if export in self._moved:
@@ -272,9 +272,9 @@ class _Change:
 def _withdrawn(
     before: Mapping[str, Template], after: Mapping[str, Template], importers: Importers | None
 ) -> Iterator[GuardFinding]:
-    """Yield the exports that change while a stack that imports them is still deployed as before.
+    """Yield a finding for each export that changes before the stacks that import it are deployed.
 
-    CloudFormation refuses such a change, when it has changed the stacks before already. AWS:
+    CloudFormation refuses such a change, but only after it has changed earlier stacks. AWS:
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-stack-exports.html (read 2026-11-27).
     """
     imported = {stack: {*_imports(template)} for stack, template in before.items()}
@@ -307,12 +307,12 @@ def _export_values(template: Template) -> dict[str, Any]:
 
 
 def judge_change_set(stack: str, changes: list[Mapping[str, Any]], deployed: Template) -> list[GuardFinding]:
-    """Return what CloudFormation itself says that a change set would harm.
+    """Return a finding for each resource that a change set would harm, by CloudFormation's own description of it.
 
     Args:
-        stack: its name.
+        stack: the name of the stack.
         changes: `Changes` of DescribeChangeSet, all pages.
-        deployed: the template that the stack has.
+        deployed: the deployed template of the stack.
 
     AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_ResourceChange.html (read 2026-11-26).
     """

@@ -32,7 +32,7 @@ def line(text: str, *, is_error: bool = False) -> None:
     click.echo(printable(text, characters_max=CHARACTERS_MAX), err=is_error)
 
 
-def wrapped(text: str) -> None:
+def wrapped_line(text: str) -> None:
     """Print one line; on a terminal broken between words at its width, with the rest of it indented."""
     shown = printable(text, characters_max=CHARACTERS_MAX)
     if sys.stdout.isatty():

@@ -75,11 +75,11 @@ class WorkerHarness:
 
     Args:
         handlers: the name of a module, a module, `Handlers`, or a function, which handles every type unless marked.
-        aws: simulates SQS and SNS.
-        database: with inbox and outbox, whose tables are made; a URL, or an engine.
-        consumer: its declaration; None is one with all defaults.
-        tables: your own, which are made as well.
-        topic: name that your own outbox gives its events, which come as well; None is one of its own, for `publish`.
+        aws: the simulated SQS and SNS.
+        database: the URL or the engine of a database, in which the tables of inbox and outbox are made.
+        consumer: the consumer's declaration; None is a consumer with all defaults.
+        tables: your own tables, which are made as well.
+        topic: the topic of your own `Outbox`, whose events are published, too; None is a topic for `publish` only.
         bundle_events_max: as the consumer's topic declares it, and switched on: of the events that wait in the outbox,
             the first goes alone, and those behind it so many in a message.
 
@@ -149,9 +149,9 @@ class WorkerHarness:
 
         Args:
             event: the event, or its type.
-            group: message group, where a type is given.
-            data: of the event.
-            fields: of `Event` besides, such as `attributes`, by which filter policies go.
+            group: the message group, if `event` is a type.
+            data: the data of the event, if `event` is a type.
+            fields: other fields of `Event`, such as `attributes`, which filter policies compare.
         """
         if isinstance(event, str):
             event = Event(type=event, group="" if group is None else group, data=data, **fields)
@@ -173,21 +173,21 @@ class WorkerHarness:
     def run(self, *, for_seconds: float = inf) -> list[Event]:
         """Work until nothing is left to do, and return the events whose effects were committed, in that order.
 
-        Time passes where a message waits: for its backoff, for the visibility timeout of a worker that died, for the
-        end of `gap_wait_seconds`. What waits for an operator stays where it is: see `parked_events` and `dead_letters`.
+        The clock moves on when a message waits: for its backoff, for the visibility timeout of a worker that died, or
+        for the end of `gap_wait_seconds`. A message that waits for an operator stays in `parked` or `dead_letters`.
 
         Args:
-            for_seconds: stop after so much virtual time, whatever is left.
+            for_seconds: stop after this virtual time, even if messages are left.
 
         Raises:
-            AssertionError: there is no end of it.
+            AssertionError: there is still work after ten thousand steps.
         """
         first = len(self.attempts)
         self._work(self.clock.monotonic() + for_seconds)
         return self._events_committed_since(first)
 
     def redeliver(self) -> list[Event]:
-        """Deliver the last acknowledged message again, as SQS may; return what was handled, which should be nothing.
+        """Deliver the last acknowledged message again, as SQS may; return the handled events, which should be none.
 
         Raises:
             AssertionError: nothing was acknowledged so far.
@@ -202,10 +202,10 @@ class WorkerHarness:
     def crash_before_commit(self) -> None:
         """Work until a handler has returned and its effect is about to be committed, and let the worker die there.
 
-        The next `run` starts another worker: the message comes again when its visibility timeout ends.
+        The next `run` starts another worker, which receives the message again when its visibility timeout ends.
 
         Raises:
-            AssertionError: nothing got that far.
+            AssertionError: no handler returned.
         """
         self._crash(_BEFORE_COMMIT)
 
@@ -213,12 +213,12 @@ class WorkerHarness:
         """Work until an effect is committed and the message about to be deleted, and let the worker die there.
 
         Raises:
-            AssertionError: nothing got that far.
+            AssertionError: no effect was committed.
         """
         self._crash(_AFTER_COMMIT)
 
     def redrive(self) -> None:
-        """Let SQS move everything in the DLQ back to the queue."""
+        """Let SQS move all messages in the DLQ back to the queue."""
         source, destination = (
             self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
             for url in (self.dead_letter_queue_url, self.queue_url)
@@ -234,7 +234,7 @@ class WorkerHarness:
 
     @property
     def parked(self) -> list[Event]:
-        """Return the events that are set aside until the number before theirs is handled, in order."""
+        """Return the events of the parked messages, which wait in the inbox for an earlier one of their group."""
         return inbox_view.parked_events(self.engine, self.consumer.name)
 
     def close(self) -> None:
@@ -242,10 +242,7 @@ class WorkerHarness:
         self._cleanup.close()
 
     def _start(self) -> Worker:
-        """Return a new worker for this consumer, as a process that starts has it.
-
-        No thread is started: the harness lets its parts take steps.
-        """
+        """Return a new worker for this consumer. No thread is started: the harness lets its parts take steps."""
         settings = replace(WorkerSettings.of_consumer(self.consumer, lanes=1), wait_seconds=0)
         return assemble_worker(
             queue=self._queue,
@@ -310,10 +307,7 @@ class WorkerHarness:
         return bool(due_groups) or is_queue_used
 
     def _next_at(self) -> float | None:
-        """Return the next instant at which something can be done.
-
-        None says that nothing will be, unless the test does something.
-        """
+        """Return the next instant of the clock at which a message can be handled; None if no message waits for time."""
         now = self.clock.monotonic()
         found = [inbox_view.next_due_at(self.engine, self.consumer.name, now)]
         if self.aws.bodies(self.queue_url):
@@ -349,10 +343,7 @@ class WorkerHarness:
         return [attempt.event for attempt in self.attempts[first:] if isinstance(attempt.outcome, Ack)]
 
     def _dead_letter(self, body: str) -> DeadLetter:
-        """Return the dead letter of a body in the DLQ.
-
-        Its reason is the one that the inbox wrote down, or why there is none.
-        """
+        """Return the dead letter with a body in the DLQ, and with the reason that the inbox recorded, if it has one."""
         try:
             envelope = decode(body)
         except EnvelopeError as error:
@@ -368,7 +359,7 @@ class _Crash(BaseException):
 
 
 def _handlers(handlers: HandlersLike) -> Handlers:
-    """Return the handlers that a test gave in any of the forms of `HandlersLike`."""
+    """Return handlers that a test names in one of the forms of `HandlersLike`."""
     match handlers:
         case str():
             return Handlers.load(handlers)

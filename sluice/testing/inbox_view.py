@@ -1,4 +1,4 @@
-"""A test's view of a consumer's inbox: what is set aside, until when, and why a message is dead."""
+"""A test's view of a consumer's inbox: the parked messages, until when they wait, and why a message is dead."""
 
 from sqlalchemy import Engine, func, select
 
@@ -35,7 +35,7 @@ def next_due_at(engine: Engine, consumer: str, now: float) -> float | None:
 
 
 def reason(engine: Engine, consumer: str, envelope: Envelope) -> str | None:
-    """Return the reason that the inbox wrote down when it gave a message up; None if it wrote none."""
+    """Return the reason that the inbox recorded for a dead or skipped message; None if it has none."""
     columns = tables.exceptions.c
     message = (columns.group_id == envelope.event.group, columns.epoch == envelope.epoch, columns.seq == envelope.seq)
     with engines.reading(engine) as connection:

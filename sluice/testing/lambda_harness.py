@@ -7,8 +7,8 @@
         harness.run()
         assert harness.session().scalars(select(Invoice.cents)).all() == [1250]
 
-It is `WorkerHarness` with the product's function in place of the worker. SQS, SNS and the event source mapping are the
-simulator's. What a process of its own does (a freeze, a kill, too much memory) needs one: `sluice lambda local`.
+It is `WorkerHarness` with the product's Lambda function in place of the worker. SQS, SNS and the event source mapping
+are simulated. A freeze, a kill or too much memory needs a real process: `sluice lambda local`.
 """
 
 import json
@@ -45,10 +45,10 @@ class LambdaHarness(WorkerHarness):
     """One consumer with its queue, database, function and event source mapping. The fixture `lambda_harness` makes it.
 
     Args:
-        handlers: as of `WorkerHarness`.
-        consumer: its declaration, with a `runtime`; None is one with all defaults.
-        broken: makes another function of the product's, to see that a test notices what is wrong with it.
-        options: of `WorkerHarness`.
+        handlers: the same as for `WorkerHarness`.
+        consumer: the consumer's declaration, with a `runtime`; None is a consumer with all defaults.
+        broken: returns a broken function, made of the product's, to see that a test notices it; None breaks nothing.
+        options: other arguments of `WorkerHarness`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class LambdaHarness(WorkerHarness):
         super().__init__(handlers, consumer=declared, **options)
 
     def throttle(self, times: int) -> None:
-        """Let so many of the next invocations be throttled."""
+        """Let the next `times` invocations be throttled."""
         self._throttled_left = times
 
     def crash_at(self, failpoint: str, *, when: Callable[[], bool] = lambda: True) -> None:
@@ -78,10 +78,10 @@ class LambdaHarness(WorkerHarness):
 
         Args:
             failpoint: one of `sluice.messaging.failpoints.WORKER`.
-            when: whether to do so this time.
+            when: returns whether to end the process this time that the failpoint is reached.
 
         Raises:
-            AssertionError: nothing got that far.
+            AssertionError: no invocation reached the failpoint.
         """
         self._is_crashing = when
         self._crash((failpoint,))
@@ -91,10 +91,10 @@ class LambdaHarness(WorkerHarness):
             super()._reach(failpoint)
 
     def redeliver(self) -> list[Event]:
-        """Invoke the function again with its last batch, as SQS may; return what was handled: it should be nothing.
+        """Invoke the function again with its last batch, as SQS may; return the handled events, which should be none.
 
         Raises:
-            AssertionError: it was not invoked so far.
+            AssertionError: the function was not invoked so far.
         """
         assert self.events, "the function was not invoked so far; call run() first"
         first, again = len(self.attempts), json.loads(json.dumps(self.events[-1]))

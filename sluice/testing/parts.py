@@ -1,4 +1,4 @@
-"""Parts that the harness gives a worker in place of its own: a queue that remembers, hooks that write down, a wait."""
+"""Parts that the harness gives to a worker: a queue that remembers, a log of attempts, a wait that moves a clock."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""SQS and SNS for a test, with an environment's queues where they are wanted."""
+"""SQS and SNS for a test, simulated in its process; `deploy` makes the topics and queues of an environment."""
 
 from collections.abc import Sequence
 

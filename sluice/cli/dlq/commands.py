@@ -62,11 +62,11 @@ def dlq_options(command: Command) -> Command:
         "--force", is_flag=True, help="Also when the DLQ has a DLQ itself, so that inspecting it can move messages."
     )
     @wraps(command)
-    def run_on_dlq(target: Any, undelivered: bool, hold_seconds: int, force: bool, **given: Any) -> None:
+    def run_on_dlq(target: Any, undelivered: bool, hold_seconds: int, force: bool, **others: Any) -> None:
         from sluice.cli.dlq.target import DlqTarget
 
         dlq = DlqTarget(target=target, is_undelivered=undelivered, hold_seconds=hold_seconds, is_forced=force)
-        command(dlq=dlq, **given)
+        command(dlq=dlq, **others)
 
     return run_on_dlq
 

@@ -25,9 +25,9 @@ from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
 
 _PEEKED_MAX = 10_000
-"""So many dead letters are received at most, to find those that match the filters."""
+"""The most dead letters that are received to find those that match the filters."""
 _SHOWN_CHARACTERS = 500
-"""Of a message's data, without --json."""
+"""The most characters of a message's data that are printed without --json."""
 
 
 def list_queues(
@@ -117,17 +117,17 @@ def _queue(sqs: Any, name: str) -> dict[str, Any]:
 
 def _print_listing(listing: dict[str, Any], *, is_each: bool) -> None:
     """Print a consumer's queues, parked groups and open numbers; dead numbers by reason unless `is_each`."""
-    output.wrapped(listing["consumer"])
+    output.wrapped_line(listing["consumer"])
     for queue in listing["queues"]:
-        output.wrapped(f"  {queue['holds']:<12} {_queue_line(queue)}  {queue['queue']}")
+        output.wrapped_line(f"  {queue['holds']:<12} {_queue_line(queue)}  {queue['queue']}")
     for group in listing.get("parked", ()):
         waits = f"waits for number {group['last_seq'] + 1} of epoch {group['epoch']}"
-        output.wrapped(
+        output.wrapped_line(
             f"  parked       group {group['group_id']} {waits} since {instant_text(group['parked_at_us'])};"
             f" {group['parked_count']} set aside"
         )
         for held in group["held"]:
-            output.wrapped(
+            output.wrapped_line(
                 f"    held       number {held['seq']} of epoch {held['epoch']} after {held['attempts']} attempts:"
                 f" {held['last_error']}"
             )
@@ -136,7 +136,7 @@ def _print_listing(listing: dict[str, Any], *, is_each: bool) -> None:
     is_by_reason = len(listing.get("reasons", ())) < len(dead) and not is_each
     for reason in listing["reasons"] if is_by_reason else ():
         summary = DeathReason(**reason).summarize()
-        output.wrapped(f"  dead         {summary}, since {instant_text(reason['since_us'])}")
+        output.wrapped_line(f"  dead         {summary}, since {instant_text(reason['since_us'])}")
     for exception in (row for row in exceptions if not (is_by_reason and row["state"] == DEAD)):
         numbers = (
             str(exception["seq"])
@@ -144,7 +144,7 @@ def _print_listing(listing: dict[str, Any], *, is_each: bool) -> None:
             else f"{exception['seq']} to {exception['through']}"
         )
         why = f": {exception['reason']}" if exception["reason"] else ""
-        output.wrapped(
+        output.wrapped_line(
             f"  {exception['state']:<12} group {exception['group_id']} number {numbers} of epoch {exception['epoch']}"
             f" since {instant_text(exception['seen_at_us'])}{why}"
         )

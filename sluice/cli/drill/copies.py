@@ -44,7 +44,7 @@ def require_another(environment: Environment, option: str, url: str) -> Engine:
 
 
 def place_of(url: URL) -> tuple[str, ...]:
-    """Return where a database is, the same for all its URLs: its file, or host, port and name."""
+    """Return the place of a database, which all of its URLs have in common: its file, or host, port and name."""
     if url.get_backend_name() == "sqlite":
         return ("sqlite", str(Path(url.database or "").resolve()))
     host = "127.0.0.1" if url.host in _LOCAL_HOSTS else str(url.host).lower()
@@ -74,6 +74,7 @@ def working_copy(source: Engine) -> Iterator[Engine]:
 
 @contextmanager
 def _sqlite_copy(url: URL) -> Iterator[URL]:
+    """Yield the URL of a copy of a file of SQLite, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="sluice-drill-") as folder:
         copy = url.set(database=str(Path(folder) / "copy.db"))
         with closing(sqlite3.connect(str(url.database))) as read, closing(sqlite3.connect(str(copy.database))) as write:
@@ -83,6 +84,7 @@ def _sqlite_copy(url: URL) -> Iterator[URL]:
 
 @contextmanager
 def _postgres_copy(url: URL) -> Iterator[URL]:
+    """Yield the URL of a copy of a Postgres database on the same server, which is dropped at the end."""
     name = f"sluice_drill_{secrets.token_hex(4)}"
     beside = next(database for database in _MAINTENANCE if database != url.database)
     server = engines.engine(url.set(database=beside).render_as_string(hide_password=False))

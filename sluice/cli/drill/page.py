@@ -28,7 +28,7 @@ def write(path: Path, fields: Mapping[str, Any]) -> None:
 
 
 def html(fields: Mapping[str, Any]) -> str:
-    """Return the page."""
+    """Return the page of a drill as HTML; `fields` is the drill as the command prints it in JSON."""
     verdict, consumers, discarded = fields["verdict"], fields["outbox"]["consumers"], fields["discarded"]
     lost = "not known: --now was not given"
     if discarded is not None:

@@ -199,7 +199,7 @@ def _calling(url: str) -> Iterator[None]:
 
 
 def _without_existing_queues(environment: Environment) -> Environment:
-    """Return the environment with queues of its own in place of those that exist elsewhere."""
+    """Return the environment without its existing queues, so that queues with its own names are made in their place."""
     consumers = tuple(
         consumer if consumer.queue is None else replace(consumer, queue=None) for consumer in environment.consumers
     )
@@ -207,6 +207,7 @@ def _without_existing_queues(environment: Environment) -> Environment:
 
 
 def _client(environment: Environment, url: str, service: str) -> Any:
+    """Return a boto3 client of the simulator at `url`, for the service `sqs` or `sns`."""
     if service == "sqs":
         return queue.client(url, environment.region, connections=1, kind="boto3")
     return publisher.client(url, environment.region, kind="boto3")
@@ -294,7 +295,7 @@ def _last_numbers(engine: Engine, topic: str) -> dict[str, tuple[int, int]]:
 
 
 def _fill_queues(drill: Drill, consumers: tuple[Consumer, ...]) -> str:
-    """Put into the simulated queues what was under way, and into the DLQs what was dead, when `now` was copied."""
+    """Fill the simulated queues and DLQs with the messages that they had when `now` was copied; return the counts."""
     sqs = _client(drill.environment, str(drill.sources.endpoint_url), "sqs")
     counts = [0, 0]
     for consumer in consumers:
@@ -333,7 +334,7 @@ def _waiting_rows(drill: Drill, consumer: Consumer, engine: Engine) -> Iterator[
 
 
 def _run(drill: Drill, consumers: tuple[Consumer, ...]) -> str:
-    """Publish what is pending, and let each consumer take what its queue has, with a handler that does nothing."""
+    """Publish all pending messages, let each consumer acknowledge the messages in its queue, and return the counts."""
     settings = RelaySettings()
     with drill.engine.begin() as connection:  # nobody leads on a copy
         connection.execute(delete(outbox.leases).where(outbox.leases.c.topic == drill.topic_name))
@@ -396,7 +397,7 @@ def _give_up(drill: Drill, consumer: Consumer, epoch: int) -> int:
 
 
 def _commit_probes(drill: Drill) -> list[StoredCopy]:
-    """Commit an event in groups of the outbox before and after the restore, first those that went on meanwhile."""
+    """Commit an event in up to a hundred groups, and return their numbers; groups with lost numbers come first."""
     restored = _last_numbers(drill.engine, drill.topic_name)
     now = {} if drill.now is None else _last_numbers(drill.now, drill.topic_name)
     has_lost = [group for group in sorted(now) if now[group] > restored.get(group, (0, 0))]
@@ -429,7 +430,7 @@ def _not_taken(
 
 
 def _copy_of(row: Any) -> StoredCopy:
-    """Return the number of an outbox's row."""
+    """Return group, epoch, number and event of an outbox's row, as a `StoredCopy`."""
     place = {"place": outbox.messages.name, "owner": row.topic, "group_id": row.group_id, "event_id": row.event_id}
     return StoredCopy(**place, epoch=decode(row.body).epoch, seq=row.group_seq)
 

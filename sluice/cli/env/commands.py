@@ -10,11 +10,12 @@ from sluice.cli.options import json_option
 from sluice.cost.bill import NOT_COUNTED, Bill, MonthlyMessages, bill
 from sluice.cost.prices import PRICE_DATE, PRICE_REGION
 from sluice.declaration import Environment, load_declaration, naming, policies
+from sluice.declaration.fields.topics import BUNDLE_EVENTS_MAX
 from sluice.errors import ConfigError
 from sluice.terminal import output
 from sluice.terminal.groups import CommandGroup, Lazy
 from sluice.terminal.options import declaration_option
-from sluice.terminal.values import COUNT, SIZE
+from sluice.terminal.values import COUNT, SIZE, NumberType
 
 _LAZY = {
     "dashboard": Lazy("sluice.cli.env.dashboard:dashboard", "A dashboard as a file, for CloudWatch or Grafana."),
@@ -128,7 +129,7 @@ def _show(environment: Environment, *, as_json: bool) -> None:
 )
 @click.option(
     "--events-per-message",
-    type=click.FloatRange(min=1),
+    type=NumberType("events", 1, BUNDLE_EVENTS_MAX),
     metavar="N",
     help="Events a bundle has on average, as measured; without it the cost is a range.",
 )

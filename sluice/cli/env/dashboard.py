@@ -51,6 +51,7 @@ def cloudwatch_body(environment: Environment) -> dict[str, Any]:
 
 
 def _widgets(environment: Environment, rows: Sequence[GraphRow]) -> Iterator[dict[str, Any]]:
+    """Yield CloudWatch's widgets: for each row a heading, and its graphs side by side below."""
     top = 0
     for row in rows:
         if row.heading is not None:
@@ -64,6 +65,7 @@ def _widgets(environment: Environment, rows: Sequence[GraphRow]) -> Iterator[dic
 
 
 def _graph_properties(environment: Environment, graph: Graph) -> dict[str, Any]:
+    """Return the properties of a graph's widget: its metrics on both axes, and its horizontal line."""
     drawn: list[list[Any]] = []
     for watched, more in [*((each, {}) for each in graph.left), *((each, {"yAxis": "right"}) for each in graph.right)]:
         drawn += [line for line in _metric_lines(watched, more) if line not in drawn]
@@ -83,6 +85,7 @@ def _graph_properties(environment: Environment, graph: Graph) -> dict[str, Any]:
 
 
 def _metric_lines(watched: WatchedMetric | Expression, more: Mapping[str, str]) -> Iterator[list[Any]]:
+    """Yield CloudWatch's entries of a metric, or of an expression and its hidden metrics; `more` are other options."""
     if isinstance(watched, WatchedMetric):
         yield _metric_line(watched, more)
         return
@@ -92,6 +95,7 @@ def _metric_lines(watched: WatchedMetric | Expression, more: Mapping[str, str]) 
 
 
 def _metric_line(metric: WatchedMetric, more: Mapping[str, Any]) -> list[Any]:
+    """Return CloudWatch's entry of one metric: namespace, name, dimensions, and options."""
     names = [part for dimension in metric.dimensions.items() for part in dimension]
     statistic = {} if metric.statistic == "Average" else {"stat": metric.statistic}
     return [metric.namespace, metric.name, *names, {"period": _PERIOD_SECONDS, **statistic, **more}]
@@ -115,6 +119,7 @@ def grafana_dashboard(environment: Environment) -> dict[str, Any]:
 
 
 def _panels(rows: Iterator[RuntimeRow]) -> Iterator[dict[str, Any]]:
+    """Yield Grafana's panels: for each row a heading, and its graphs side by side below."""
     top, number = 0, 0
     for row in rows:
         number += 1

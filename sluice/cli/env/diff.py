@@ -36,7 +36,7 @@ class Difference:
         of: name of the consumer, or of the environment.
         name: of the field, or of the computed value, such as `day: p95`.
         before: the value of the earlier declaration, as text; `-` where there is none.
-        after: the same of the present declaration.
+        after: the value of the present declaration, as text; `-` where there is none.
     """
 
     of: str
@@ -114,7 +114,7 @@ def _declaration_file(against: str, declared: Declaration) -> Iterator[Path]:
 
 
 def _git(folder: Path, *arguments: str, revision: str | None = None) -> bytes:
-    """Return what git prints; `refused` is the revision that is to blame where git fails, None blames the folder."""
+    """Return git's output; if git fails, the error names `revision`, or without one the folder."""
     try:
         result = subprocess.run(
             ["git", "-C", str(folder), *arguments],  # noqa: S607 (whichever git there is)
@@ -237,13 +237,13 @@ def _value_differences(of: str, before: Mapping[str, str], after: Mapping[str, s
 def _behaviour(
     environment: Environment, consumer: Consumer, sized_in: Environment, sized_by: Consumer
 ) -> Mapping[str, str]:
-    """Return how a consumer behaves: blocking, ceiling, and simulated latency and task-hours.
+    """Return a consumer's computed values, as text by name: blocking, ceiling, simulated latency and task-hours.
 
     Args:
-        environment: of the declaration that is judged.
-        consumer: the same.
+        environment: the environment of the declaration that is judged.
+        consumer: the consumer of the declaration that is judged.
         sized_in: the environment of the earlier declaration.
-        sized_by: the consumer of the earlier declaration, whose capacity says how much traffic is simulated. So both
+        sized_by: the consumer of the earlier declaration, whose capacity decides how much traffic is simulated. So both
             declarations are judged on the same traffic.
     """
     from sluice.rehearse.advice import ceilings
@@ -271,7 +271,7 @@ def _behaviour(
 
 
 def _cost(environment: Environment) -> Mapping[str, str]:
-    """Return what a month costs, idle and with fifty million messages."""
+    """Return the cost of a month in US dollars, as text by name: idle, and with fifty million messages."""
     volumes = {"idle": 0, "50M messages of 1 KiB": 50_000_000}
     bills = {
         name: bill(environment, MonthlyMessages(messages=count, message_bytes=_MESSAGE_BYTES))

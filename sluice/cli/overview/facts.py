@@ -51,7 +51,7 @@ class Leader:
         owner: name of the relay's process.
         token: number of the lease, which rises with each new leader.
         since_us: since when it leads, microseconds UTC; None if a relay of an earlier version took the lease.
-        led_seconds: how long ago that was.
+        led_seconds: for how long it leads; None as `since_us`.
         renewed_seconds: how long ago the relay renewed its lease.
         is_leading: whether the lease has not ended yet.
         has_given_back: whether the relay gave the lease back, as it does when it is stopped.
@@ -420,14 +420,14 @@ def _read_recorded_redrive(connection: Connection, consumer: str) -> RedriveFact
 
 
 def _states(connection: Connection, consumer: str, places: list[tuple[str, int, int]]) -> dict[str, int]:
-    """Return how many numbers that were brought back are in which state now.
+    """Return the count of redriven messages in each state that they have now, by the state's name.
 
-    A number that is dead may also be on its way: the copy that was brought back may not have been received yet.
+    A message that the inbox records as dead may be in the queue: after its redrive it may not have been received yet.
 
     Args:
         connection: to the inbox's database.
-        consumer: its name.
-        places: group, epoch and number of each message.
+        consumer: the consumer's name.
+        places: group, epoch and number of each redriven message.
     """
     names = {NumberState.REDRIVEN: "handled", NumberState.HANDLED: "handled", NumberState.FILLED: "handled"}
     snapshots = read_groups(connection, consumer, sorted({group for group, _, _ in places}))
@@ -532,7 +532,7 @@ def _describe_services(cluster: str, names: list[str], ecs: Any) -> Any:
 
 
 def _topic_needs(topic: TopicFacts) -> Iterator[tuple[str, str]]:
-    """Yield what waits for a person in a topic's outbox: quarantined messages, and messages without a relay."""
+    """Yield (sentence, command that shows more) for each thing in a topic's outbox that waits for a person."""
     if not isinstance(topic.quarantined, Unknown) and topic.quarantined:
         yield (
             f"{Lag.count_text(topic.quarantined)} quarantined in the outbox of {topic.topic}: SNS refuses them",
@@ -544,7 +544,7 @@ def _topic_needs(topic: TopicFacts) -> Iterator[tuple[str, str]]:
 
 
 def _consumer_needs(facts: ConsumerFacts) -> Iterator[tuple[str, str]]:
-    """Yield what waits for a person at a consumer: each as a sentence and the command that shows more."""
+    """Yield (sentence, command that shows more) for each thing at a consumer that waits for a person."""
     name = facts.consumer
     if isinstance(facts.dead_letters, QueueCounts) and facts.dead_letters.total:
         yield f"about {facts.dead_letters.total} dead letters of {name}", f"sluice dlq ls --consumer {name}"

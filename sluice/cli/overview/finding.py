@@ -81,7 +81,7 @@ class Unfound:
 def search(
     sources: Sources, consumers: Sequence[Consumer], sought: str, *, most: int
 ) -> tuple[dict[str, Any], Unfound | None]:
-    """Return what is known of an event of that id and a group of that name, as JSON; and why, if there is neither."""
+    """Return the JSON fields of the event with this id and the group with this name; without either, also a reason."""
     looked = _Search(sources, consumers, most)
     events = [looked.event_fields(place, row) for place, row in looked.events(sought)]
     group = looked.group_fields(sought)
@@ -154,7 +154,8 @@ class _Search:
             "event_id": place.event_id,
             "outbox": outbox_fields,
             "consumers": [
-                self._standing(consumer, place, is_sent=is_sent, sent_us=sent_us) for consumer in receiving_consumers
+                self._consumer_fields(consumer, place, is_sent=is_sent, sent_us=sent_us)
+                for consumer in receiving_consumers
             ],
             "audit": self._acts(place.group_id, place.seq),
         }
@@ -162,7 +163,9 @@ class _Search:
     def _topics(self) -> Iterable[Any]:
         return self._sources.environment.topics
 
-    def _standing(self, consumer: Consumer, place: Place, *, is_sent: bool, sent_us: int | None) -> dict[str, Any]:
+    def _consumer_fields(
+        self, consumer: Consumer, place: Place, *, is_sent: bool, sent_us: int | None
+    ) -> dict[str, Any]:
         """Return the JSON fields of a number's state at a consumer.
 
         Where a queue or DLQ may have the message, the counts of the queues are added, and where it may be.
@@ -171,25 +174,29 @@ class _Search:
         if isinstance(snapshot, Unknown):
             return self._unknown_fields(consumer, snapshot)
         state = snapshot.state_of(place.epoch, place.seq)
-        standing: dict[str, Any] = {"consumer": consumer.name, "state": state.value, "position": _position(snapshot)}
+        fields: dict[str, Any] = {"consumer": consumer.name, "state": state.value, "position": _position(snapshot)}
         exception = snapshot.exception_of(place.epoch, place.seq)
         if exception is not None:
-            standing |= {
+            fields |= {
                 "since": instant_text(exception.seen_at_us),
                 "attempt": exception.receive_count,
                 "reason": exception.reason,
                 "closed_at": None if exception.closed_at_us is None else instant_text(exception.closed_at_us),
             }
         if state in _HANDLED:
+<<<<<<< HEAD
             standing |= _handled_fields(snapshot, place, exception)
         if state not in _HANDLED:
             standing["pause"] = self._pause_text(consumer)
+=======
+            fields |= _handled_fields(snapshot, place, exception)
+>>>>>>> 623e1bc2 (cli, deployment, testing: docstrings say what is returned; options and fields in place of `given` and `standing`)
         if state in (NumberState.PARKED, NumberState.HELD):
-            standing |= self._parked_fields(consumer, place)
+            fields |= self._parked_fields(consumer, place)
         if state in (NumberState.AWAITED, NumberState.GAP, NumberState.DEAD, NumberState.REFUSED) and is_sent:
-            standing["queues"] = self._queue_fields(consumer)
-            standing |= self._whereabouts(consumer, sent_us)
-        return standing
+            fields["queues"] = self._queue_fields(consumer)
+            fields |= self._whereabouts(consumer, sent_us)
+        return fields
 
     def _pause_text(self, consumer: Consumer) -> str | None:
         """Return since when, by whom and why a consumer is paused; None if it is not."""
@@ -214,7 +221,7 @@ class _Search:
         return {"since": instant_text(row.parked_at_us), "attempt": row.attempts, "reason": row.last_error}
 
     def _snapshot(self, consumer: Consumer, group_id: str) -> GroupSnapshot | Unknown:
-        """Return what a consumer's inbox has of a group; unknown where the database has no row of this consumer."""
+        """Return a consumer's inbox rows of a group; unknown if the database has no row of this consumer."""
         name = consumer.name
 
         def look(connection: Connection) -> GroupSnapshot | Unknown:
@@ -243,9 +250,9 @@ class _Search:
         return fields
 
     def _whereabouts(self, consumer: Consumer, sent_us: int | None) -> dict[str, Any]:
-        """Return what the counts of a consumer's queues say of a message that it has not handled.
+        """Return the JSON fields of where a message is that a consumer has not handled, by the counts of its queues.
 
-        Only a receive would show whether it is there, and would hide it and count as an attempt.
+        The queues are not received from, because a receive would hide the message and count as an attempt.
 
         Returns:
             `is_in_queue`, which is False, or None if it is unknown, and `whereabouts`, a sentence.
@@ -268,7 +275,7 @@ class _Search:
         return {"is_in_queue": False, "whereabouts": "in none of its queues, as SQS counts; see `sluice outbox verify`"}
 
     def _acts(self, group_id: str, seq: int | None) -> list[dict[str, Any]]:
-        """Return what operators did to a group, or to one number of it, newest first."""
+        """Return the JSON fields of operators' acts on a group, or on one number of it, newest first."""
         choice = RowChoice(groups=frozenset({group_id}))  # runs that brought back one of its messages, too
         found: list[dict[str, Any]] = []
         environment = self._sources.environment
@@ -295,13 +302,13 @@ class _Search:
             "consumers": [
                 self._unknown_fields(consumer, snapshot)
                 if isinstance(snapshot := snapshots[consumer.name], Unknown)
-                else self._group_standing(consumer, snapshot, counters_by_topic)
+                else self._group_consumer_fields(consumer, snapshot, counters_by_topic)
                 for consumer in self._consumers
             ],
             "audit": self._acts(group_id, None),
         }
 
-    def _group_standing(
+    def _group_consumer_fields(
         self, consumer: Consumer, snapshot: GroupSnapshot, counters: dict[str, dict[str, Any]]
     ) -> dict[str, Any]:
         """Return the JSON fields of a group's state at a consumer.
@@ -425,10 +432,10 @@ def _position(snapshot: GroupSnapshot) -> dict[str, Any] | None:
 
 
 def _handled_fields(snapshot: GroupSnapshot, place: Place, exception: Any) -> dict[str, Any]:
-    """Return when a number was handled, at which attempt and by which worker.
+    """Return the JSON fields of when a number was handled, at which attempt and by which worker.
 
-    A group's row knows this of the last number it handled, and a record of its own number; of others it is known that
-    they were handled before. Rows of an earlier version know neither attempt nor worker.
+    The inbox has this for the last handled number of a group and for numbers with an exception. For other numbers it
+    is only known before which instant they were handled. Rows of an earlier version have neither attempt nor worker.
     """
     row = snapshot.row
     if exception is not None and exception.closed_at_us is not None:
@@ -471,16 +478,16 @@ def _act_fields(act: dict[str, Any], owner: str) -> dict[str, Any]:
 def _print_event(event: dict[str, Any]) -> None:
     """Print the fields of `_Search.event_fields`."""
     named = "" if event["event_id"] is None else f", event {event['event_id']}"
-    output.wrapped(f"number {event['seq']} of group {event['group']}, epoch {event['epoch']}{named}")
+    output.wrapped_line(f"number {event['seq']} of group {event['group']}, epoch {event['epoch']}{named}")
     row = event["outbox"]
     if row is None:
-        output.wrapped("  outbox       it is not there: deleted after it was sent, or of another producer")
+        output.wrapped_line("  outbox       it is not there: deleted after it was sent, or of another producer")
     else:
-        output.wrapped(
+        output.wrapped_line(
             f"  outbox       {row['type']} for {row['topic']}, committed {row['committed_at']}; {_sent_text(row)}"
         )
-    for standing in event["consumers"]:
-        output.wrapped(f"  {standing['consumer']:<12} {_standing_text(standing)}")
+    for fields in event["consumers"]:
+        output.wrapped_line(f"  {fields['consumer']:<12} {_consumer_text(fields)}")
     _print_acts(event["audit"])
 
 
@@ -495,6 +502,7 @@ def _sent_text(row: dict[str, Any]) -> str:
     return f"{row['status']}, {tries}{error}"
 
 
+<<<<<<< HEAD
 def _standing_text(standing: dict[str, Any]) -> str:
     """Return a number's state at a consumer in words, from the fields of `_Search._standing`."""
     if "unknown" in standing:
@@ -517,9 +525,31 @@ def _standing_text(standing: dict[str, Any]) -> str:
     if standing.get("pause"):
         text += f"; the consumer is paused {standing['pause']}"
     position = standing["position"]
+=======
+def _consumer_text(fields: dict[str, Any]) -> str:
+    """Return a number's state at a consumer in words, from the fields of `_Search._consumer_fields`."""
+    if "unknown" in fields:
+        return f"not known: {fields['unknown']}{_queues_text(fields['queues'])}"
+    text = str(fields["state"])
+    if "handled_at" in fields:
+        text += f" {fields['handled_at']}"
+        text += "" if fields["handled_attempt"] is None else f" at attempt {fields['handled_attempt']}"
+        text += "" if fields["worker"] is None else f" by {fields['worker']}"
+    if "handled_before" in fields:
+        text += f" before {fields['handled_before']}"
+    if fields.get("closed_at") and fields["state"] not in _HANDLED:
+        text += f" {fields['closed_at']}"
+    elif fields["state"] not in _HANDLED and "since" in fields:
+        text += f" since {fields['since']}"
+    if fields.get("attempt") is not None and "handled_at" not in fields:
+        text += f", attempt {fields['attempt']}"
+    if fields.get("reason"):
+        text += f": {fields['reason']}"
+    position = fields["position"]
+>>>>>>> 623e1bc2 (cli, deployment, testing: docstrings say what is returned; options and fields in place of `given` and `standing`)
     text += "; nothing of its group has come" if position is None else f"; its group is at {position['last_seq']}"
-    text += _queues_text(standing.get("queues"))
-    return f"{text}; where: {standing['whereabouts']}" if "whereabouts" in standing else text
+    text += _queues_text(fields.get("queues"))
+    return f"{text}; where: {fields['whereabouts']}" if "whereabouts" in fields else text
 
 
 def _queues_text(queues: dict[str, Any] | None) -> str:
@@ -541,47 +571,64 @@ def _count_text(counts: dict[str, Any]) -> str:
 def _print_acts(acts: list[dict[str, Any]]) -> None:
     for act in acts:
         number = "" if act["seq"] is None else f" {act['seq']}"
-        output.wrapped(
+        output.wrapped_line(
             f"  audit        {act['at']} {act['actor']}: {act['action']}{number} ({act['of']}): {act['reason']}"
         )
 
 
 def _print_group(group: dict[str, Any]) -> None:
     """Print the fields of `_Search.group_fields`."""
-    output.wrapped(f"group {group['group']}")
+    output.wrapped_line(f"group {group['group']}")
     if group["outbox"] is not None and not group["outbox"]:
-        output.wrapped("  outbox       it has no counter: never used, or forgotten")
+        output.wrapped_line("  outbox       it has no counter: never used, or forgotten")
     for counter in group["outbox"] or ():
         counts = ", ".join(f"{count} {status}" for status, count in counter["messages"].items()) or "no message is kept"
         waits = "" if counter["waits_since"] is None else f"; waits since {counter['waits_since']}"
         numbers = f"epoch {counter['epoch']}, numbers {counter['first_seq']} to {counter['last_seq']}"
-        output.wrapped(f"  outbox       {counter['topic']}: {numbers}; {counts}{waits}")
-    for standing in group["consumers"]:
-        output.wrapped(f"  {standing['consumer']:<12} {_group_text(standing)}{_queues_text(standing['queues'])}")
-        if "unknown" in standing:
+        output.wrapped_line(f"  outbox       {counter['topic']}: {numbers}; {counts}{waits}")
+    for fields in group["consumers"]:
+        output.wrapped_line(f"  {fields['consumer']:<12} {_group_text(fields)}{_queues_text(fields['queues'])}")
+        if "unknown" in fields:
             continue
-        for each in standing["open"]:
+        for each in fields["open"]:
             state = "missing" if each["state"] == inbox.GAP else each["state"]
             numbers = str(each["first"]) if each["first"] == each["last"] else f"{each['first']} to {each['last']}"
             why = "" if each["reason"] is None else f": {each['reason']}"
-            output.wrapped(f"    {state:<10} number {numbers} of epoch {each['epoch']} since {each['since']}{why}")
-        if standing["held"]:
-            output.wrapped(f"    held       numbers {', '.join(map(str, standing['held']))}: see `dlq ls`")
+            output.wrapped_line(f"    {state:<10} number {numbers} of epoch {each['epoch']} since {each['since']}{why}")
+        if fields["held"]:
+            output.wrapped_line(f"    held       numbers {', '.join(map(str, fields['held']))}: see `dlq ls`")
     _print_acts(group["audit"])
 
 
+<<<<<<< HEAD
 def _group_text(standing: dict[str, Any]) -> str:
     """Return a group's state at a consumer in words, from the fields of `_Search._group_standing`."""
     if "unknown" in standing:
         return f"not known: {standing['unknown']}"
     position = standing["position"]
     paused = f"; the consumer is paused {standing['pause']}" if standing["pause"] else ""
+=======
+def _group_text(fields: dict[str, Any]) -> str:
+    """Return a group's state at a consumer in words, from the fields of `_Search._group_consumer_fields`."""
+    if "unknown" in fields:
+        return f"not known: {fields['unknown']}"
+    position = fields["position"]
+>>>>>>> 623e1bc2 (cli, deployment, testing: docstrings say what is returned; options and fields in place of `given` and `standing`)
     if position is None:
         return f"nothing of it has come{paused}"
     text = f"at number {position['last_seq']} of epoch {position['epoch']}, last message {position['last_message_at']}"
+<<<<<<< HEAD
     if standing["behind"]:
         text += f", {standing['behind']} behind"
     if standing["parked_since"] is not None:
         awaits = "" if standing["awaits_seq"] is None else f", waits for number {standing['awaits_seq']}"
         text += f"; parked since {standing['parked_since']}{awaits}, {len(standing['set_aside'])} set aside"
     return f"{text}{paused}"
+=======
+    if fields["behind"]:
+        text += f", {fields['behind']} behind"
+    if fields["parked_since"] is not None:
+        awaits = "" if fields["awaits_seq"] is None else f", waits for number {fields['awaits_seq']}"
+        text += f"; parked since {fields['parked_since']}{awaits}, {len(fields['set_aside'])} set aside"
+    return text
+>>>>>>> 623e1bc2 (cli, deployment, testing: docstrings say what is returned; options and fields in place of `given` and `standing`)

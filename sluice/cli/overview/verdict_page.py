@@ -30,7 +30,7 @@ def write(path: Path, found: Mapping[str, Any]) -> None:
 
 
 def html(found: Mapping[str, Any]) -> str:
-    """Return the page."""
+    """Return the page of a verdict as HTML."""
     consumers, verdict = found["consumers"], found["verdict"]
     unknown = [f"{each['consumer']}: {reason}" for each in consumers for reason in each["unknown"]]
     parts = {

@@ -235,7 +235,7 @@ def _measure(environment: Environment, topic: str, found: dict[str, Any]) -> Non
 
 
 def _route(sources: Sources, consumer: Consumer, subscription: Subscription) -> Route:
-    """Return what the reconciliation needs of a consumer: its inbox, its queues, its subscription.
+    """Return a consumer's route for the comparison: its inbox, its queues, and its subscription.
 
     `unjudged` is the reason why missing numbers of this consumer would mean nothing. A live filter policy that is not
     declared is handed over as `accepts`, as a possible cause of missing numbers.
@@ -261,10 +261,10 @@ def _route(sources: Sources, consumer: Consumer, subscription: Subscription) -> 
 
 
 def _places(sources: Sources, consumer: Consumer) -> tuple[QueuePlace, ...]:
-    """Count a consumer's queue, its DLQs, and its queue once more.
+    """Return a consumer's queue and its DLQs with their counts.
 
-    A message that moves between queue and DLQ meanwhile is so in one of the counts: the queue counts as empty only if
-    it was empty both times.
+    The queue is counted before and after the DLQs, and is empty only if both counts are 0. So a message that moves
+    between queue and DLQ meanwhile is in one of the counts.
     """
     environment = sources.environment
     queue = naming.queue_name(environment, consumer)
@@ -438,47 +438,49 @@ def _epoch_rows(epochs: list[GroupEpochs] | None) -> list[dict[str, Any]]:
 
 def print_verdict(found: Mapping[str, Any]) -> None:
     """Print a verification, of its JSON fields: each consumer's verdict with its findings and doubts, and epochs."""
-    output.wrapped(f"{found['verdict']}: {found['sent']} messages of {found['topic']} are marked as sent")
+    output.wrapped_line(f"{found['verdict']}: {found['sent']} messages of {found['topic']} are marked as sent")
     for each in found["properties"]:
-        output.wrapped(
+        output.wrapped_line(
             f"  {each['verdict']:<13} {each['means']}: {each['violations']} of {each['opportunities']} broken"
         )
     for each in found["consumers"]:
         _print_consumer(each)
     for group in found["restored"]:
-        output.wrapped(f"restored: group {group['group']}: {group['cause']} ({', '.join(group['ahead'])})")
+        output.wrapped_line(f"restored: group {group['group']}: {group['cause']} ({', '.join(group['ahead'])})")
     if found["restored_count"] > len(found["restored"]):
-        output.wrapped(f"restored: {found['restored_count']} groups in all; raise --limit")
+        output.wrapped_line(f"restored: {found['restored_count']} groups in all; raise --limit")
     if any(each["undecided"] for each in found["consumers"]) and found["in_flight_seconds"] > SETTLED_SECONDS:
-        output.wrapped(
+        output.wrapped_line(
             "younger messages are judged, too, with --in-flight, such as: sluice outbox verify --in-flight 15m"
         )
     if found["epoch_count"] > _EPOCHS_MAX:
-        output.wrapped(f"epochs: {found['group_count']} groups in {found['epoch_count']} epochs; --epochs lists them")
+        output.wrapped_line(
+            f"epochs: {found['group_count']} groups in {found['epoch_count']} epochs; --epochs lists them"
+        )
     elif "unknown" not in found["groups_by_epoch"]:
         counts = [f"{count} groups in {epoch}" for epoch, count in found["groups_by_epoch"].items()]
-        output.wrapped(f"epochs: {', '.join(counts) or 'no group'}")
+        output.wrapped_line(f"epochs: {', '.join(counts) or 'no group'}")
 
 
 def _print_consumer(found: Mapping[str, Any]) -> None:
     """Print the verdict on a consumer: wrong settings, lost numbers with the next command, and doubts by number."""
     shown = (item for item in found["states"].items() if item[0] not in _LISTED)
     counts = ", ".join(f"{count} {state}" for state, count in shown)
-    output.wrapped(f"{found['consumer']}: {found['verdict']}; {counts or 'nothing has come that is known'}")
+    output.wrapped_line(f"{found['consumer']}: {found['verdict']}; {counts or 'nothing has come that is known'}")
     for wrong in found["wrong"]:
-        output.wrapped(f"  wrong    {wrong}")
+        output.wrapped_line(f"  wrong    {wrong}")
     for lost in found["findings"]:
-        output.wrapped(f"  missing  {_numbers_text(lost)}: {lost['why']}")
+        output.wrapped_line(f"  missing  {_numbers_text(lost)}: {lost['why']}")
         span = str(lost["first"]) if lost["first"] == lost["last"] else f"{lost['first']}-{lost['last']}"
         output.line(f"           sluice outbox resend {lost['group']} {span} --reason '…'")
     if found["shortage"] is not None:
-        output.wrapped(f"  missing  {found['shortage']['means']}")
+        output.wrapped_line(f"  missing  {found['shortage']['means']}")
     if found["is_cut"]:
-        output.wrapped(f"  missing  more: {found['missing']} numbers in all; raise --limit")
+        output.wrapped_line(f"  missing  more: {found['missing']} numbers in all; raise --limit")
     for doubt in found["unknown"]:
-        output.wrapped(f"  unknown  {doubt}")
+        output.wrapped_line(f"  unknown  {doubt}")
     for open_ in found["undecided"]:
-        output.wrapped(f"           {_numbers_text(open_)}")
+        output.wrapped_line(f"           {_numbers_text(open_)}")
 
 
 def _numbers_text(found: Mapping[str, Any]) -> str:
@@ -494,6 +496,6 @@ def _print_epochs(rows: list[dict[str, Any]], most: int) -> None:
             for consumer, position in row["consumers"].items()
         )
         span = f"epoch {row['epoch']} from {row['first_seq']} to {row['last_seq']}"
-        output.wrapped(f"  group {row['group']}: {span}; {positions}")
+        output.wrapped_line(f"  group {row['group']}: {span}; {positions}")
     if len(rows) > most:
         output.line(f"{most} of {len(rows)} groups; raise --limit", is_error=True)

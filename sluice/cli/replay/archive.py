@@ -154,6 +154,7 @@ def replay_archive(
 
 
 def _require_answer[Answer](answer: Answer | Unknown) -> Answer:
+    """Return SNS's answer; raise an EndpointError if it is unknown."""
     if isinstance(answer, Unknown):
         raise EndpointError(
             f"SNS did not do it ({answer.reason}); correct --endpoint-url, the credentials or the rights"
@@ -197,12 +198,13 @@ def _instant_us(text: str) -> int | None:
 
 
 def _instant_of_sns(at_us: int) -> str:
+    """Return microseconds UTC as a replay policy of SNS has them: ISO 8601 with milliseconds and `Z`."""
     found = datetime.fromtimestamp(at_us / 1_000_000, UTC)
     return f"{found:%Y-%m-%dT%H:%M:%S}.{found.microsecond // 1_000:03}Z"
 
 
 def _check_status(consumer: Consumer, replay: ArchiveReplay) -> None:
-    """Refuse a replay while another one is under way: it would be replaced, and what it has left never delivered."""
+    """Refuse a replay while another one is under way, whose messages would not be delivered any more."""
     status, policy = replay.status()
     if status in _UNDER_WAY:
         raise ConfigError(
@@ -227,7 +229,7 @@ def _check_inbox(consumer: Consumer, inbox: Engine, *, leaves_out: bool) -> None
 def _check_order(
     environment: Environment, consumer: Consumer, outbox: Engine, from_us: int, *, accepts_late: bool
 ) -> None:
-    """Refuse a replay of which messages would be dead-lettered, or handled behind live ones of their group."""
+    """Refuse a replay whose messages would be dead-lettered, or handled after live messages of their group."""
     topic = environment.topic(consumer.topic)
     name = naming.topic_name(environment, topic.name)
     counters, acts = outbox_tables.groups.c, outbox_tables.audit.c

@@ -46,9 +46,11 @@ class ReplayTotals:
     """The groups of a replay, added up.
 
     Args:
-        counts: how many events have which outcome.
-        late: ranges of numbers that can only be handled late: group, first, last.
-        begins_at: groups that are handed out from a later number than their first: group, number.
+        groups: the number of groups.
+        filtered: the number of events that the consumer's filter policy leaves out.
+        counts: the number of events of each outcome.
+        late: (group, first, last) of each range of numbers that can only be handled late.
+        begins_at: (group, number) of each group that is handled from a later number on than its first.
     """
 
     groups: int = 0
@@ -58,7 +60,7 @@ class ReplayTotals:
     begins_at: list[tuple[str, int]] = field(default_factory=list)
 
     def add(self, group: GroupReplay) -> None:
-        """Add a group."""
+        """Add the counts of one group's replay."""
         self.groups += 1
         self.filtered += group.filtered
         self.counts += group.counts
@@ -182,7 +184,7 @@ def _allowed_outcomes(*, leaves_out: bool, late: str | None) -> frozenset[Replay
 
 
 def _refusals(consumer: Consumer, planned: ReplayTotals, allowed: frozenset[ReplayOutcome]) -> list[str]:
-    """Return why the replay is refused, a sentence for each reason."""
+    """Return a sentence for each reason to refuse the replay; none if every outcome is allowed."""
     sentences = {
         ReplayOutcome.HANDLED: f"{consumer.name} would drop them, {_LEAVES_OUT}",
         ReplayOutcome.REJECTED: f"{consumer.name} would reject them, {_LEAVES_OUT}",
@@ -199,6 +201,7 @@ def _refusals(consumer: Consumer, planned: ReplayTotals, allowed: frozenset[Repl
 
 
 def _refuse(consumer: Consumer, planned: ReplayTotals, refused: list[str], *, as_json: bool) -> None:
+    """End the command because the replay is refused: with an error, or with JSON and the exit code."""
     if not as_json:
         raise ConfigError("nothing is replayed: " + ". ".join(refused))
     output.as_json(_fields(consumer, planned, confirmed=False, changed=[]) | {"refused": refused})
@@ -208,7 +211,7 @@ def _refuse(consumer: Consumer, planned: ReplayTotals, refused: list[str], *, as
 def _carry_out(
     replay: Replay, kept: Iterable[KeptNumbers], allowed: frozenset[ReplayOutcome]
 ) -> tuple[ReplayTotals, list[str]]:
-    """Set the events of each group aside; return what was done, and the groups that are not as planned any more."""
+    """Park the events of each group in the inbox; return the totals, and the groups that changed since the plan."""
     done, changed = ReplayTotals(), []
     for group in _reporting(list(kept), "done"):
         result = replay.carry_out(group, allowed)
@@ -268,12 +271,13 @@ def _print(consumer: Consumer, done: ReplayTotals, *, late: str | None, confirme
 
 
 def _consequence(outcome: ReplayOutcome, late: str | None) -> str:
-    """Return the rest of the line about a outcome."""
+    """Return the end of the printed line about an outcome: what becomes of its events."""
     if outcome is ReplayOutcome.SET_ASIDE:
         return ""
     return ", and are published again" if outcome is ReplayOutcome.LATE and late == "handle" else ", and are left out"
 
 
 def _numbers_text(numbers: tuple[str, int, int]) -> str:
+    """Return a range of numbers (group, first, last) in words."""
     group_id, first, last = numbers
     return f"{first} of {group_id}" if first == last else f"{first} to {last} of {group_id}"

@@ -56,7 +56,7 @@ def upgrade(
     Each argument is the option of that name of `sluice schema apply`.
     """
     log_to(sys.stderr, log_level)
-    command = None if migration is None else _split(migration)
+    command = None if migration is None else _split_command(migration)
     stop, failpoint = Stop(), failpoints.from_environment(os.environ, failpoints.SCHEMA)
     stop.on_signals()
     # The region is for a token or a secret. With a URL no declaration is read: a producer may have none.
@@ -72,8 +72,8 @@ def upgrade(
         if has_roles:
             _create_roles(engine, ends_at=ends_at, wait=stop)
         if command is not None:
-            with _only_one(engine, stop):
-                _run(command, os.environ | ({"SLUICE_DSN": dsn} if dsn else {}), stop)
+            with _migration_lock(engine, stop):
+                _run_migration(command, os.environ | ({"SLUICE_DSN": dsn} if dsn else {}), stop)
     finally:
         engine.dispose()
 
@@ -127,7 +127,7 @@ def _create_roles(engine: Engine, *, ends_at: float, wait: Wait) -> None:
     output.line("the database's roles have the rights that they need", is_error=True)
 
 
-def _split(migration: str) -> list[str]:
+def _split_command(migration: str) -> list[str]:
     """Return the words of the command in `--migrate`, split as a shell does."""
     try:
         command = shlex.split(migration)
@@ -139,8 +139,8 @@ def _split(migration: str) -> list[str]:
 
 
 @contextmanager
-def _only_one(engine: Engine, wait: Wait) -> Iterator[None]:
-    """Hold a lock on the database inside the `with`: only one process at a time migrates, the others wait for it.
+def _migration_lock(engine: Engine, wait: Wait) -> Iterator[None]:
+    """Hold the database's lock for migrations inside the `with` block; other processes wait for it.
 
     The wait ends early when the process is asked to stop. On Postgres the lock belongs to a transaction, so that it
     holds behind a pooler, too. The transaction reads no table, so that it keeps back neither vacuum nor an index that
@@ -153,7 +153,7 @@ def _only_one(engine: Engine, wait: Wait) -> Iterator[None]:
     if engine.dialect.name != "postgresql":
         engine.dispose()  # closing the file below would end the locks of open SQLite connections of this process
         with Path(str(engine.url.database)).open("rb") as file:
-            _await_lock(partial(_has_locked, file.fileno()), wait)
+            _await_lock(partial(_try_lock, file.fileno()), wait)
             yield
         return
     with engine.connect() as connection:
@@ -173,7 +173,7 @@ def _await_lock(take_lock: Callable[[], bool], wait: Wait) -> None:
         wait.wait(_LOOK_SECONDS)
 
 
-def _has_locked(file: int) -> bool:
+def _try_lock(file: int) -> bool:
     """Try to lock a file, and return whether this process has the lock now; `file` is its descriptor."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,7 +182,7 @@ def _has_locked(file: int) -> bool:
     return True
 
 
-def _run(command: Sequence[str], variables: Mapping[str, str], wait: Wait) -> None:
+def _run_migration(command: Sequence[str], variables: Mapping[str, str], wait: Wait) -> None:
     """Run the project's migration to its end; when this process is asked to stop, end the migration first.
 
     Raises:

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sluice.cli.services.running import collect_rarely, log_to, measuring, recording, require_inbox
+from sluice.cli.services.running import collect_rarely, log_to, process_metrics, recording, require_inbox
 from sluice.cli.targets import consumer_of
 from sluice.clock import SystemClock
 from sluice.declaration import load_task_declaration, metrics, naming
@@ -36,7 +36,7 @@ _log = Logger()
 _IN_LAMBDA = "AWS_LAMBDA_RUNTIME_API"
 """Set in every process that Lambda starts."""
 RECORD = "SLUICE_FUNCTION_RECORD"
-"""Names the folder that `sluice lambda local --record` has its functions record to."""
+"""The environment variable with the folder into which a function of `sluice lambda local --record` records."""
 _kept = ExitStack()
 """Stays open: nothing tells a function that its process is about to end."""
 
@@ -45,7 +45,7 @@ def handle(event: object, context: Any) -> dict[str, Any]:
     """Handle a batch of messages of the consumer's queue, or the event of its schedule, which maintains the inbox.
 
     Raises:
-        ConfigError: the variables, the declaration or the event cannot be right.
+        ConfigError: an environment variable, the declaration or the event is not valid.
     """
     return _handler()(event, context)
 
@@ -60,11 +60,11 @@ def make_handler(*, failpoint: Callable[[str], None] | None = None) -> LambdaHan
     """Return the handler that the variables of this process describe.
 
     Args:
-        failpoint: called at each failpoint of the worker; None takes what the variables say.
+        failpoint: called at each failpoint of the worker; None takes the failpoint of the environment variables.
 
     Raises:
-        ConfigError: the variables or the declaration cannot be right.
-        OutboxError: a table, a right or a setting of the database is not what is needed.
+        ConfigError: an environment variable or the declaration is not valid.
+        OutboxError: a needed table or right is missing in the database, or a setting would lose data.
     """
     log_to(sys.stderr)
     environment = load_task_declaration().environment(_variable("SLUICE_ENV"))
@@ -74,7 +74,7 @@ def make_handler(*, failpoint: Callable[[str], None] | None = None) -> LambdaHan
     handlers = Handlers.load(consumer.handlers).of_consumer(consumer, environment)
     if (dead := handlers.describe()) is not None:
         _log.warning("types without a handler", consumer=consumer.name, reason=dead)
-    measured = measuring(
+    measured = process_metrics(
         metrics.INBOX,
         metrics.inbox_dimensions(environment, consumer),
         interval_seconds=metrics.INBOX_INTERVAL_SECONDS,

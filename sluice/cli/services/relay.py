@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sluice import sdk
 from sluice.cli.options import ProcessOptions
-from sluice.cli.services.running import log_to, measuring, recording
+from sluice.cli.services.running import log_to, process_metrics, recording
 from sluice.cli.targets import DatabaseTarget
 from sluice.clock import SystemClock
 from sluice.declaration import Environment, metrics, naming
@@ -65,7 +65,7 @@ def run_relay(
     )
     if listen and target.engine.dialect.name != "postgresql":
         raise ConfigError(f"--listen is given with {target.engine.dialect.name}, allowed is postgresql; leave it out")
-    measured = measuring(
+    measured = process_metrics(
         metrics.OUTBOX,
         metrics.dimensions(target.environment),
         interval_seconds=metrics.OUTBOX_INTERVAL_SECONDS,

@@ -32,7 +32,7 @@ _CONNECT_SECONDS = 30.0  # the longest try: several addresses with 5 s each, and
 _ALLOCATIONS = 5_000  # objects made minus objects freed, at which Python collects garbage; its own default is 2,000
 
 
-def measuring(
+def process_metrics(
     names: Sequence[str],
     dimensions: Mapping[str, str],
     *,
@@ -40,16 +40,16 @@ def measuring(
     is_embedded: bool,
     prometheus: tuple[str, int] | None,
 ) -> Metrics:
-    """Return the metrics of a process, which go to standard output, OpenTelemetry and Prometheus, as configured.
+    """Return the sink of a process's metrics, which passes them to standard output, OpenTelemetry and Prometheus.
 
-    OpenTelemetry gets them if the handlers' module has imported it; so load that module first.
+    OpenTelemetry gets them if the handlers' module has imported it; so load that module before.
 
     Args:
-        names: of the metrics.
-        dimensions: of each metric.
-        interval_seconds: how often they are written.
-        is_embedded: write them to standard output, in the format that CloudWatch Logs reads.
-        prometheus: host and port at which to serve them; None serves none.
+        names: the names of the metrics.
+        dimensions: the dimensions of each metric, name to value.
+        interval_seconds: how often the metrics are measured.
+        is_embedded: whether to write them to standard output, in the format that CloudWatch Logs reads.
+        prometheus: host and port at which to serve them; None does not serve them.
 
     Raises:
         ConfigError: prometheus-client is not installed, or the address cannot be listened at.
@@ -69,7 +69,7 @@ def measuring(
 def _serve_prometheus(
     address: tuple[str, int], names: Sequence[str], dimensions: Mapping[str, str], interval_seconds: float
 ) -> Metrics:
-    """Serve metrics at an address, and return what stores them; the other arguments are those of `measuring`."""
+    """Serve metrics for Prometheus at (host, port), and return their sink."""
     try:
         from sluice.messaging.telemetry.prometheus import PrometheusMetrics, serve
     except ModuleNotFoundError as error:

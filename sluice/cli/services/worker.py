@@ -6,7 +6,14 @@ from functools import partial
 from math import inf
 
 from sluice.cli.options import ProcessOptions
-from sluice.cli.services.running import await_database, collect_rarely, log_to, measuring, recording, require_inbox
+from sluice.cli.services.running import (
+    await_database,
+    collect_rarely,
+    log_to,
+    process_metrics,
+    recording,
+    require_inbox,
+)
 from sluice.cli.targets import ConsumerTarget
 from sluice.clock import SystemClock
 from sluice.declaration import Consumer, metrics, naming
@@ -52,7 +59,7 @@ def run_worker(
     if (dead := handlers.describe()) is not None:
         _log.warning("types without a handler", consumer=consumer.name, reason=dead)
     stop.on_signals()  # again: the handlers' module may have set handlers of its own
-    measured = measuring(
+    measured = process_metrics(
         metrics.INBOX,
         metrics.inbox_dimensions(target.environment, consumer),
         interval_seconds=metrics.INBOX_INTERVAL_SECONDS,

@@ -43,12 +43,12 @@ def _subject_options(command: Command) -> Command:
     @json_option
     @verify_options
     @wraps(command)
-    def run_on_subject(fields: Any, groups: tuple[str, ...], event_ids: tuple[str, ...], **given: Any) -> None:
+    def run_on_subject(fields: Any, groups: tuple[str, ...], event_ids: tuple[str, ...], **others: Any) -> None:
         from sluice.messaging.erasure import Subject
 
         if not (fields or groups or event_ids):
             raise click.UsageError("give one or more of --data, --group and --event-id")
-        command(subject=Subject(groups=frozenset(groups), event_ids=frozenset(event_ids), fields=fields), **given)
+        command(subject=Subject(groups=frozenset(groups), event_ids=frozenset(event_ids), fields=fields), **others)
 
     return run_on_subject
 

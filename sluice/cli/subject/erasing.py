@@ -96,7 +96,8 @@ def erase(
 ) -> None:
     """Erase a subject's content, and search again; without `confirmed` print what would be erased.
 
-    Dead letters are erased first, so that what they have in common with rows still finds them after a failure.
+    Dead letters are erased before rows: after a failure in between, the rows still have the event ids by which the
+    remaining dead letters are found.
     """
     eraser = SubjectEraser(actor=actor(), reason=reason)
     with opening(environment, dsn, inboxes, endpoint_url) as sources, stoppable() as (_, clock):
@@ -160,9 +161,9 @@ def _search_rows(sources: Sources, subject: Subject) -> tuple[list[StoredCopy], 
 
 
 def _on_their_way(sources: Sources, rows: list[StoredCopy]) -> Iterator[tuple[str, StoredCopy]]:
-    """Yield the sent messages that a consumer has not handled, with that consumer.
+    """Yield (consumer, message) for each sent message that a consumer has not handled.
 
-    Of a consumer with a filter policy or a standard queue a position says nothing.
+    Consumers with a filter policy or a standard queue are left out, because their positions do not tell that.
     """
     sent = [copy for copy in rows if copy.is_sent]
     for consumer in sources.environment.consumers:
@@ -233,6 +234,7 @@ def _events_of(subject: Subject, dead_letter: StoredDeadLetter) -> list[StoredDe
 
 
 def _copy_of(dlq: DlqTarget, dead_letter: StoredDeadLetter) -> StoredCopy:
+    """Return the stored copy that a dead letter is."""
     envelope = dead_letter.envelope
     return StoredCopy(
         place=dlq.name,
@@ -309,7 +311,7 @@ def _erase_letter(
 
 
 def _print(result: SearchResult, *, erased: int | None, as_json: bool) -> None:
-    """Print what was found, or what is left after so many copies were erased, and what stays."""
+    """Print the copies that were found, or after an erasure the number of erased copies and those that are left."""
     waiting = [{"consumer": consumer, **asdict(copy)} for consumer, copy in result.on_their_way]
     if as_json:
         output.as_json(

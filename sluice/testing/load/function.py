@@ -1,6 +1,6 @@
-"""The Lambda function of a load test: the product's, whose answers are wrong as long as a file says how.
+"""The Lambda function of a load test: the product's function, whose answers are wrong while a file names a way.
 
-Lambda takes each of these answers for a failure of the whole batch, so that all of it comes again.
+Lambda takes each of the wrong answers for a failure of the whole batch, which is received again.
 """
 
 import os
@@ -10,16 +10,16 @@ from typing import Any
 from sluice.cli.services import function
 
 VARIABLE = "SLUICE_LOAD_MISREPORT"
-"""Names the file."""
+"""The environment variable that names the file; the file has one of the ways of `wrong_answer`."""
 
 
 def handle(event: Any, context: Any) -> object:
-    """Work on an event, and answer as the product does or wrongly."""
+    """Handle an event of Lambda as the product does, and return its answer, or a wrong one."""
     return report(event, function.handle(event, context))
 
 
 def report(event: Any, answer: object) -> object:
-    """Return the answer to an event, or a wrong one as long as a file says so."""
+    """Return the answer to an event; while the file exists, a wrong one in the way that the file names."""
     file = os.environ.get(VARIABLE)
     try:
         way = None if file is None else Path(file).read_text(encoding="utf-8")
@@ -29,7 +29,7 @@ def report(event: Any, answer: object) -> object:
 
 
 def wrong_answer(event: Any, way: str) -> object:
-    """Return an answer that is wrong in that way."""
+    """Return a wrong answer to an event; any other way than the four below returns a list."""
     match way:
         case "stranger":
             return {"batchItemFailures": [{"itemIdentifier": "no message of this batch"}]}

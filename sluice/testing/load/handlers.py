@@ -1,4 +1,4 @@
-"""Handlers of a load test's workers: a message has been in the inbox, and that is all.
+"""Handlers of a load test's workers, which have no effect: only the inbox's mark of each message is committed.
 
 `sluice load run --consumer worker` starts `sluice worker` with these handlers.
 """

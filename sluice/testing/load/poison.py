@@ -34,7 +34,7 @@ def way_of(event: Event) -> str | None:
 
 
 def suffer(session: Session, way: str) -> Outcome:
-    """Fail in that way; a way that neither raises nor ends the process returns an outcome."""
+    """Fail in one of the ways below: raise, end the process, or return an outcome."""
     match way:
         case "reject":
             return Reject("the event is poison")

@@ -128,6 +128,7 @@ def test_the_options_with_decimal_numbers_are_these() -> None:
     found = {(*path, name) for (path, name), parameter in PARAMETERS.items() if isinstance(parameter.type, NumberType)}
 
     assert found == {
+        ("env", "cost", "events_per_message"),
         ("relay", "poll"),
         ("relay", "lease"),
         ("relay", "keep_days"),

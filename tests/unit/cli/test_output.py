@@ -102,10 +102,10 @@ def test_a_sentence_is_broken_between_words_on_a_terminal_only(
     text = f"  dead number 7 of order-1 \x1b[2J since 2026-11-27: {'x' * 50}"
     monkeypatch.setenv("COLUMNS", "40")
 
-    output.wrapped(text)
+    output.wrapped_line(text)
     piped = capsys.readouterr().out
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    output.wrapped(text)
+    output.wrapped_line(text)
     shown = capsys.readouterr().out
 
     assert piped == f"  dead number 7 of order-1 \\x1b[2J since 2026-11-27: {'x' * 50}\n"

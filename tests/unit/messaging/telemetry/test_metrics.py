@@ -242,7 +242,7 @@ def test_without_its_package_prometheus_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.delitem(sys.modules, "sluice.messaging.telemetry.prometheus")
 
     with pytest.raises(ConfigError, match=r"there is no module prometheus_client; pip install prometheus-client or"):
-        running.measuring((), QUEUE, interval_seconds=60, is_embedded=False, prometheus=("127.0.0.1", 0))
+        running.process_metrics((), QUEUE, interval_seconds=60, is_embedded=False, prometheus=("127.0.0.1", 0))
 
 
 def test_opentelemetry_gets_the_same_numbers() -> None:
@@ -278,7 +278,7 @@ def test_opentelemetry_is_a_sink_where_somebody_has_imported_it(
     if not is_there:
         monkeypatch.delitem(sys.modules, "opentelemetry")
 
-    sinks = running.measuring((), QUEUE, interval_seconds=60, is_embedded=False, prometheus=None)
+    sinks = running.process_metrics((), QUEUE, interval_seconds=60, is_embedded=False, prometheus=None)
 
     assert isinstance(sinks, EveryMetrics)
     assert [type(sink) for sink in sinks._sinks] == [InstrumentMetrics] * is_there
