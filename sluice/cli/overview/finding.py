@@ -184,13 +184,9 @@ class _Search:
                 "closed_at": None if exception.closed_at_us is None else instant_text(exception.closed_at_us),
             }
         if state in _HANDLED:
-<<<<<<< HEAD
-            standing |= _handled_fields(snapshot, place, exception)
-        if state not in _HANDLED:
-            standing["pause"] = self._pause_text(consumer)
-=======
             fields |= _handled_fields(snapshot, place, exception)
->>>>>>> 623e1bc2 (cli, deployment, testing: docstrings say what is returned; options and fields in place of `given` and `standing`)
+        if state not in _HANDLED:
+            fields["pause"] = self._pause_text(consumer)
         if state in (NumberState.PARKED, NumberState.HELD):
             fields |= self._parked_fields(consumer, place)
         if state in (NumberState.AWAITED, NumberState.GAP, NumberState.DEAD, NumberState.REFUSED) and is_sent:
@@ -502,30 +498,6 @@ def _sent_text(row: dict[str, Any]) -> str:
     return f"{row['status']}, {tries}{error}"
 
 
-<<<<<<< HEAD
-def _standing_text(standing: dict[str, Any]) -> str:
-    """Return a number's state at a consumer in words, from the fields of `_Search._standing`."""
-    if "unknown" in standing:
-        return f"not known: {standing['unknown']}{_queues_text(standing['queues'])}"
-    text = str(standing["state"])
-    if "handled_at" in standing:
-        text += f" {standing['handled_at']}"
-        text += "" if standing["handled_attempt"] is None else f" at attempt {standing['handled_attempt']}"
-        text += "" if standing["worker"] is None else f" by {standing['worker']}"
-    if "handled_before" in standing:
-        text += f" before {standing['handled_before']}"
-    if standing.get("closed_at") and standing["state"] not in _HANDLED:
-        text += f" {standing['closed_at']}"
-    elif standing["state"] not in _HANDLED and "since" in standing:
-        text += f" since {standing['since']}"
-    if standing.get("attempt") is not None and "handled_at" not in standing:
-        text += f", attempt {standing['attempt']}"
-    if standing.get("reason"):
-        text += f": {standing['reason']}"
-    if standing.get("pause"):
-        text += f"; the consumer is paused {standing['pause']}"
-    position = standing["position"]
-=======
 def _consumer_text(fields: dict[str, Any]) -> str:
     """Return a number's state at a consumer in words, from the fields of `_Search._consumer_fields`."""
     if "unknown" in fields:
@@ -545,8 +517,9 @@ def _consumer_text(fields: dict[str, Any]) -> str:
         text += f", attempt {fields['attempt']}"
     if fields.get("reason"):
         text += f": {fields['reason']}"
+    if fields.get("pause"):
+        text += f"; the consumer is paused {fields['pause']}"
     position = fields["position"]
->>>>>>> 623e1bc2 (cli, deployment, testing: docstrings say what is returned; options and fields in place of `given` and `standing`)
     text += "; nothing of its group has come" if position is None else f"; its group is at {position['last_seq']}"
     text += _queues_text(fields.get("queues"))
     return f"{text}; where: {fields['whereabouts']}" if "whereabouts" in fields else text
@@ -600,35 +573,18 @@ def _print_group(group: dict[str, Any]) -> None:
     _print_acts(group["audit"])
 
 
-<<<<<<< HEAD
-def _group_text(standing: dict[str, Any]) -> str:
-    """Return a group's state at a consumer in words, from the fields of `_Search._group_standing`."""
-    if "unknown" in standing:
-        return f"not known: {standing['unknown']}"
-    position = standing["position"]
-    paused = f"; the consumer is paused {standing['pause']}" if standing["pause"] else ""
-=======
 def _group_text(fields: dict[str, Any]) -> str:
     """Return a group's state at a consumer in words, from the fields of `_Search._group_consumer_fields`."""
     if "unknown" in fields:
         return f"not known: {fields['unknown']}"
     position = fields["position"]
->>>>>>> 623e1bc2 (cli, deployment, testing: docstrings say what is returned; options and fields in place of `given` and `standing`)
+    paused = f"; the consumer is paused {fields['pause']}" if fields["pause"] else ""
     if position is None:
         return f"nothing of it has come{paused}"
     text = f"at number {position['last_seq']} of epoch {position['epoch']}, last message {position['last_message_at']}"
-<<<<<<< HEAD
-    if standing["behind"]:
-        text += f", {standing['behind']} behind"
-    if standing["parked_since"] is not None:
-        awaits = "" if standing["awaits_seq"] is None else f", waits for number {standing['awaits_seq']}"
-        text += f"; parked since {standing['parked_since']}{awaits}, {len(standing['set_aside'])} set aside"
-    return f"{text}{paused}"
-=======
     if fields["behind"]:
         text += f", {fields['behind']} behind"
     if fields["parked_since"] is not None:
         awaits = "" if fields["awaits_seq"] is None else f", waits for number {fields['awaits_seq']}"
         text += f"; parked since {fields['parked_since']}{awaits}, {len(fields['set_aside'])} set aside"
-    return text
->>>>>>> 623e1bc2 (cli, deployment, testing: docstrings say what is returned; options and fields in place of `given` and `standing`)
+    return f"{text}{paused}"
