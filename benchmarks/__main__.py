@@ -16,7 +16,7 @@ from sqlalchemy import text
 from benchmarks import databases, report
 from benchmarks.checking import check
 from benchmarks.databases import POSTGRES
-from benchmarks.outbox import growth, relay, storage, verdict, writers
+from benchmarks.outbox import bundles, growth, relay, storage, verdict, writers
 from benchmarks.publishing import client, publish
 from benchmarks.report import ResultTable, Section
 from benchmarks.rounds import Measurement
@@ -26,6 +26,7 @@ from sluice.messaging.database import engines
 
 _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "relay": relay.measure,
+    "bundles": bundles.measure,
     "writers": writers.measure,
     "growth": growth.measure,
     "verdict": verdict.measure,
@@ -49,7 +50,8 @@ _clock = SystemClock()
 def main(names: tuple[str, ...], rounds: int) -> None:
     """Measure all parts, or those named; write their results and plots; `make docs` shows them.
 
-    \b relay     messages a second from outbox to topic writers   what the outbox costs those who write to it growth
+    \b relay     messages a second from outbox to topic bundles   events a second with bundles and without writers
+    what the outbox costs those who write to it growth
     look and mark while the outbox grows verdict   an outbox compared with an inbox, row by row of their groups storage
     bytes a message leaves in Postgres lanes     what a worker costs over a plain receive and delete client    what a
     call to AWS costs the processor, beside boto3 worker    what workers do by processes, beside others; an inbox of ten

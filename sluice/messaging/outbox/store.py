@@ -133,10 +133,14 @@ _MARK_SENT = """
     UPDATE sluice_outbox AS m
     SET status = 'sent', attempts = m.attempts + 1, last_error = NULL, sent_at_us = {now_us},
         sns_message_id = sent.message_id, sns_sequence_number = nullif(sent.sequence_number, '')
-    FROM unnest(CAST(:ids AS bigint[]), CAST(:message_ids AS text[]), CAST(:sequence_numbers AS text[]))
-        AS sent (id, message_id, sequence_number)
-    WHERE m.id = sent.id AND m.status = 'pending'
+    FROM {sent} WHERE m.id = sent.id AND m.status = 'pending'
 """
+_SENT = {
+    "postgresql": "unnest(CAST(:ids AS bigint[]), CAST(:message_ids AS text[]), CAST(:sequence_numbers AS text[]))"
+    " AS sent (id, message_id, sequence_number)",
+    "sqlite": "(SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS message_id,"
+    " json_extract(value, '$[2]') AS sequence_number FROM json_each(:sent)) AS sent",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +282,8 @@ class Store:
         # After a failover the pool may hold connections to the former primary, which is read-only.
         connections.leave_standbys(engine)
         now_us = engines.now_us_text(engine.dialect.name, clock)
-        self._sent, self._lag = (text(sql.format(now_us=now_us)) for sql in (_MARK_SENT, _LAG))
+        self._sent = text(_MARK_SENT.format(now_us=now_us, sent=_SENT[engine.dialect.name]))
+        self._lag = text(_LAG.format(now_us=now_us))
         self._heads = {
             has_bundles: text(_HEADS.format(now_us=now_us, has_follower=_HAS_FOLLOWER if has_bundles else "NULL"))
             for has_bundles in (False, True)
@@ -322,9 +327,10 @@ class Store:
             return list(heads)
         with engines.looking(self._engine) as connection:
             rows = connection.execute(self._followers, self._bounds_parameters(wanted)).all()
+        attributes = {head.id: head.attributes for head in heads}
         behind: dict[int, list[Head]] = {}
         for row in rows:
-            behind.setdefault(row[0], []).append(head(row[1:]))
+            behind.setdefault(row[0], []).append(head(row[1:], attributes[row[0]]))
         return [_gather(head, behind.get(head.id, ()), event_bytes_max) for head in heads]
 
     def store_bundles(self, connection: Connection, heads: Sequence[Head]) -> set[int]:
@@ -354,25 +360,24 @@ class Store:
             marked: the outcomes; only heads that are still pending are changed.
         """
         self._free_bundles(connection, marked)
-        if self._engine.dialect.name == "postgresql":
-            sent = [
-                (event.id, outcome)
-                for head, outcome, _ in marked
-                if isinstance(outcome, PublishSuccess)
-                for event in head.events
-            ]
-            marked = [entry for entry in marked if not isinstance(entry[1], PublishSuccess)]
-            if sent:
-                self._mark_sent(connection, sent)
-        if not marked:
+        sent, others = list[tuple[int, str, str]](), list[tuple[Head, PublishRetry | PublishRefusal, int]]()
+        for head, outcome, delay_us in marked:
+            if isinstance(outcome, PublishSuccess):
+                ids = (outcome.sns_message_id, outcome.sns_sequence_number or "")
+                sent += [(event.id, *ids) for event in head.events]
+            else:
+                others.append((head, outcome, delay_us))
+        if sent:
+            self._mark_sent(connection, sent)
+        if not others:
             return
         now_us = engines.now_us(connection, self._clock)
         alike: dict[type[PublishOutcome], list[dict[str, Any]]] = {}
-        for head, outcome, delay_us in marked:
+        for head, refused, delay_us in others:
             # Nothing of a refused message has arrived: the events behind its first one go on in other messages.
-            events = (head,) if isinstance(outcome, PublishRefusal) else head.events
-            rows = [{"of": event.id, **_marks(outcome, now_us, delay_us)} for event in events]
-            alike.setdefault(type(outcome), []).extend(rows)
+            events = (head,) if isinstance(refused, PublishRefusal) else head.events
+            rows = [{"of": event.id, **_marks(refused, now_us, delay_us)} for event in events]
+            alike.setdefault(type(refused), []).extend(rows)
         for rows in alike.values():  # one statement for all heads of a kind: ten statements cost five times as much
             connection.execute(_MARK, rows)
 
@@ -386,13 +391,12 @@ class Store:
         if ended_ids:
             connection.execute(delete(bundles).where(bundles.c.first_id.in_(ended_ids)))
 
-    def _mark_sent(self, connection: Connection, sent: Sequence[tuple[int, PublishSuccess]]) -> None:
-        columns = {
-            "ids": [id_ for id_, _ in sent],
-            "message_ids": [outcome.sns_message_id for _, outcome in sent],
-            "sequence_numbers": [outcome.sns_sequence_number or "" for _, outcome in sent],
-        }
-        connection.execute(self._sent, columns | self._now_parameter())
+    def _mark_sent(self, connection: Connection, sent: Sequence[tuple[int, str, str]]) -> None:
+        parameters: dict[str, Any] = {"sent": json.dumps(sent)}
+        if connection.dialect.name == "postgresql":
+            ids, message_ids, sequence_numbers = map(list, zip(*sent, strict=True))
+            parameters = {"ids": ids, "message_ids": message_ids, "sequence_numbers": sequence_numbers}
+        connection.execute(self._sent, parameters | self._now_parameter())
 
     def _now_parameter(self) -> dict[str, int]:
         return {} if self._clock is None else {"now_us": self._clock.now_us()}
@@ -502,29 +506,21 @@ class Store:
         return connection.execute(delete(groups).where(found)).rowcount
 
 
-def _marks(outcome: PublishOutcome, now_us: int, delay_us: int) -> dict[str, Any]:
+def _marks(outcome: PublishRetry | PublishRefusal, now_us: int, delay_us: int) -> dict[str, Any]:
     """Return the columns that record the outcome of publishing a message."""
     match outcome:
-        case PublishSuccess():
-            return {
-                "status": SENT,
-                "sent_at_us": now_us,
-                "last_error": None,
-                "sns_message_id": outcome.sns_message_id,
-                "sns_sequence_number": outcome.sns_sequence_number,
-            }
         case PublishRetry():
             return {"not_before_us": now_us + delay_us, "last_error": outcome.error}
         case PublishRefusal():
             return {"status": QUARANTINED, "last_error": outcome.error}
 
 
-def head(row: Sequence[Any]) -> Head:
-    """Return the head that a row of a look has, in the order of its fields."""
-    columns: dict[str, Any] = dict(zip(_COLUMNS, row, strict=False))
+def head(row: Sequence[Any], attributes: Mapping[str, str] | None = None) -> Head:
+    """Return the head that a row of a look has, in the order of its fields, with its attributes if they are known."""
     stored_count, has_follower = (*row[len(_COLUMNS) :], None, None)[:2]
-    columns |= {"attributes": json.loads(columns["attributes"]), "stored_count": stored_count}
-    return Head(**columns, has_follower=bool(has_follower))
+    columns: dict[str, Any] = dict(zip(_COLUMNS, row, strict=False))
+    columns["attributes"] = json.loads(columns["attributes"]) if attributes is None else attributes
+    return Head(**columns, stored_count=stored_count, has_follower=bool(has_follower))
 
 
 def _gather(first: Head, behind: Iterable[Head], event_bytes_max: int) -> Head:
