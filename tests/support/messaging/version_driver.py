@@ -64,6 +64,11 @@ class Version:
             self._workers.put_body(body, group)
         getattr(self._workers, WORK)(self._workers.worker(poll_seconds=0), steps_max=10_000)
 
+    def dead_letters(self) -> list[str]:
+        """Return the bodies in the DLQ of this process's worker."""
+        found: list[str] = self._workers.bodies_in_dlq()
+        return found
+
 
 def main() -> None:
     """Carry out the command of each line, and answer with a line: a result, or an error."""
