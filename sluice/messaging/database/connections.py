@@ -224,6 +224,20 @@ class HookedConnection(psycopg.Connection[Any]):
         value = answer.get_value(0, 0) if answer.ntuples else None
         return None if value is None else int(value)
 
+    def execute_at_once(self, *statements: str) -> None:
+        """Execute statements without parameters and rows in one round trip.
+
+        Raises:
+            psycopg.Error: the server refused one, or did not answer.
+        """
+        self._require_this_thread()
+        if self.note_question is not None:
+            self.note_question(self)
+        with self.lock:
+            answer = self.pgconn.exec_("; ".join(statements).encode())
+        if answer.status != ExecStatus.COMMAND_OK:
+            raise psycopg.errors.error_from_result(answer)
+
     def begin(self, idle_seconds: float) -> None:
         """Begin a transaction, unless one is open, which Postgres ends if no statement arrives for `idle_seconds`.
 

@@ -13,7 +13,7 @@ from weakref import WeakSet, getweakrefcount
 
 import psycopg
 from sqlalchemy import Connection, Engine, event, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.orm import Session, SessionTransaction
 
 from sluice.clock import NotReachedError, eventually
@@ -251,12 +251,24 @@ class BegunTransaction:
         self._require_whole()
         self._mark = None
         if not self._is_sqlite:
-            self._connection.exec_driver_sql(_END_SAVEPOINT)  # it is not there any more after a rollback behind it
-            self._connection.exec_driver_sql(_BEGIN_SAVEPOINT)
+            self._renew_savepoint()
         else:
             connections.execute(self._connection, _BEGIN_SAVEPOINT)
             self._connection.execution_options(schema_translate_map=options.get("schema_translate_map"))
         self._session.expunge_all()  # the next handler reads for itself, as in a session of its own
+
+    def _renew_savepoint(self) -> None:
+        """Release Postgres's savepoint, which is gone if a handler rolled back behind it, and set another."""
+        if not isinstance(self._driver, connections.HookedConnection):
+            self._connection.exec_driver_sql(_END_SAVEPOINT)
+            self._connection.exec_driver_sql(_BEGIN_SAVEPOINT)
+            return
+        try:
+            self._driver.execute_at_once(_END_SAVEPOINT, _BEGIN_SAVEPOINT)
+        except psycopg.OperationalError as error:
+            raise OperationalError(_END_SAVEPOINT, None, error) from error
+        except psycopg.Error as error:
+            raise DatabaseError(_END_SAVEPOINT, None, error) from error
 
     def on_commit(self) -> None:
         """Write the mark, or refuse the commit; SQLAlchemy calls this before a commit of a connection without hooks."""

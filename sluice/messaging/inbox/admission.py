@@ -5,7 +5,7 @@ after the other, and the second sees the result of the first. `sequence` decides
 """
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine, delete, insert
 from sqlalchemy.exc import DBAPIError
@@ -17,7 +17,16 @@ from sluice.messaging.inbox import maintenance
 from sluice.messaging.inbox.attempts import InboxAttempts
 from sluice.messaging.inbox.groups import DecodedMessage, InboxPolicy, RowLock, columns_of, position_of
 from sluice.messaging.inbox.parking import Parking
-from sluice.messaging.inbox.sequence import Action, Arrival, Decision, NumberRecord, Position, decide, needs_known
+from sluice.messaging.inbox.sequence import (
+    Action,
+    Arrival,
+    Decision,
+    NumberRecord,
+    Position,
+    State,
+    decide,
+    needs_known,
+)
 from sluice.messaging.inbox.tables import groups
 
 _PROBE_CHARACTERS = 1_000
@@ -79,6 +88,23 @@ class Inbox(Parking):
         if decision.action is Action.PARK:
             self._park(connection, arrived, position, now_us)
         return Admission(decision=decision, position=position, decided_at_us=now_us, lock=lock, attempt=arrived.attempt)
+
+    def admit_next(self, connection: Connection, arrived: DecodedMessage, before: Admission | None) -> Admission:
+        """Decide about a message behind another one of its group, which was marked in the same transaction.
+
+        The row of the group is locked since then, so the next number needs no look at it.
+
+        Args:
+            connection: in that transaction.
+            arrived: the message.
+            before: the admission of the message in front, if that was handled; None looks at the row.
+        """
+        arrival = arrived.arrival
+        if before is not None and before.decision.state is State.CONTIGUOUS and not before.position.is_parked:
+            position = replace(before.position, last_seq=before.position.last_seq + 1, last_event_id=None)
+            if (arrival.epoch, arrival.seq) == (position.epoch, position.last_seq + 1):
+                return replace(before, position=position, attempt=arrived.attempt)
+        return self.admit(connection, arrived)
 
     def mark(self, connection: Connection, envelope: Envelope, admission: Admission) -> bool | None:
         """Count a message as handled, in the transaction of its effect. The caller commits.

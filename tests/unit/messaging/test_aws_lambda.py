@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from sluice.declaration import Consumer, Lambda
+from sluice.declaration import Commit, Consumer, Lambda
 from sluice.messaging import Ack, Context, Event, Outcome, Reject, Retry
 from sluice.messaging.aws_lambda.handler import LambdaHandler
 from sluice.messaging.bundle import write_bundle
@@ -308,29 +308,54 @@ def bundle_body(*names: str) -> str:
     return write_bundle([envelope.body for envelope in numbered])
 
 
-def test_events_of_a_bundle_have_ends_of_their_own_in_a_batch(lambda_harness: Harness) -> None:
+def acknowledged(harness: LambdaHarness) -> list[str]:
+    """Return the data of events that a handler took, in that order; with one commit some are handed out twice."""
+    return list(dict.fromkeys(effects_of(harness)))
+
+
+each_commit = pytest.mark.parametrize("consumer", [BATCHES, replace(BATCHES, commit=Commit.BUNDLE)], ids=list(Commit))
+
+
+@each_commit
+def test_events_of_a_bundle_have_ends_of_their_own_in_a_batch(lambda_harness: Harness, consumer: Consumer) -> None:
     """One event fails twice, one is refused, and each of both ends only what is behind it in its own group."""
     handling = Handling(a1=[Retry(), Retry()], a2=[Retry(), Retry()], b2=[Reject("not ours")])
-    harness = lambda_harness(handling, consumer=BATCHES)
+    harness = lambda_harness(handling, consumer=consumer)
     for names in (("a1", "a2", "a3"), ("b1", "b2", "b3"), ("a4", "a5")):
         harness.send_body(bundle_body(*names), names[0][0])
 
     harness.throttle(3)
     harness.run()
 
-    assert [name for name in effects_of(harness) if name[0] == "a"] == ["a1", "a2", "a3", "a4", "a5"]
-    assert [name for name in effects_of(harness) if name[0] == "b"] == ["b1", "b3"]
+    assert [name for name in acknowledged(harness) if name[0] == "a"] == ["a1", "a2", "a3", "a4", "a5"]
+    assert [name for name in acknowledged(harness) if name[0] == "b"] == ["b1", "b3"]
     assert [dead.event.data for dead in harness.dead_letters if dead.event is not None] == ["b2"]
     assert handling.called.count("a2") == BATCHES.max_attempts
 
 
+@each_commit
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_a_dead_event_takes_no_neighbour_with_it(lambda_harness: Harness, place: int, consumer: Consumer) -> None:
+    failures: dict[str, list[Outcome]] = {f"a{place}": [Retry()] * BATCHES.max_attempts}
+    harness = lambda_harness(Handling(**failures), consumer=consumer)
+    harness.send_body(bundle_body("a1", "a2", "a3"), "a")
+
+    harness.run()
+
+    assert acknowledged(harness) == [f"a{number}" for number in (1, 2, 3) if number != place]
+    assert [dead.event.data for dead in harness.dead_letters if dead.event is not None] == [f"a{place}"]
+
+
+@each_commit
 @pytest.mark.parametrize("failpoint", ["after_commit", "before_dead_letter", "after_dead_letter", "between_events"])
-def test_a_process_that_ends_within_a_bundle_repeats_nothing(lambda_harness: Harness, failpoint: str) -> None:
-    harness = lambda_harness(Handling(a2=[Reject("not ours")]), consumer=BATCHES)
+def test_a_process_that_ends_within_a_bundle_repeats_nothing(
+    lambda_harness: Harness, failpoint: str, consumer: Consumer
+) -> None:
+    harness = lambda_harness(Handling(a2=[Reject("not ours")] * 2), consumer=consumer)
     harness.send_body(bundle_body("a1", "a2", "a3"), "a")
 
     harness.crash_at(failpoint)
     harness.run()
 
-    assert effects_of(harness) == ["a1", "a3"]
+    assert acknowledged(harness) == ["a1", "a3"]
     assert [dead.event.data for dead in harness.dead_letters if dead.event is not None] == ["a2"]

@@ -15,6 +15,7 @@ from sluice.messaging.bundle import BundledEvent
 from sluice.messaging.database.transactions import BegunTransaction, TransactionEndedError
 from sluice.messaging.errors import EnvelopeError
 from sluice.messaging.handlers import Ack, Reject
+from sluice.messaging.inbox.admission import Admission
 from sluice.messaging.inbox.groups import DecodedMessage
 from sluice.messaging.inbox.sequence import Action, Decision
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterSender
@@ -127,15 +128,17 @@ class BundleProcessor(EventProcessor):
             results.clear()
             return
         shared: BegunTransaction | None = None
+        before: Admission | None = None
         try:
             for position, arrived in self._arrivals(lease, events, begin):
                 begun_at_us = self._clock.now_us()
-                admission = self._inbox.admit(session.connection(), arrived)
+                admission = self._inbox.admit_next(session.connection(), arrived, before)
                 decision = admission.decision
                 if decision.action not in (Action.HANDLE, Action.PARK, Action.DROP):
                     break
                 results[position] = AttemptResult(begun_at_us, decision)
-                if decision.action is not Action.HANDLE:
+                before = admission if decision.action is Action.HANDLE else None
+                if before is None:
                     continue
                 self._failpoint("in_transaction")
                 lease.check()
