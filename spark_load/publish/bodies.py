@@ -18,6 +18,8 @@ from spark_load.plan.plan import BodyTemplate, BodyValues, Plan
 
 VERSION = 1
 _TYPE = "load.message"
+RELAYED_ATTRIBUTES = tuple({"type": {"DataType": "String", "StringValue": type_}} for type_ in (_TYPE, END_TYPE))
+"""The message attributes with which a relay publishes a message, and an end marker."""
 _RUN = "epoch-"
 
 

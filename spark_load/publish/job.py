@@ -17,6 +17,7 @@ from sluice.judge.folder.layout import WORKER_LOGS
 from sluice.recorder.journal import SUFFIX, read_parts
 from spark_load.plan.plan import SCHEMA, Plan
 from spark_load.publish import relays
+from spark_load.publish.bodies import RELAYED_ATTRIBUTES
 from spark_load.publish.pacing import RESENT_WITHIN_SECONDS
 from spark_load.publish.publisher import LoadPublisher
 from spark_load.publish.transport import OUTBOX, Transport
@@ -176,7 +177,13 @@ def _publish_addresses(run: LoadRun) -> list[str]:
 
 def _open_transport(run: LoadRun, context: TaskContext) -> Transport:
     service, client = ("sns", context.sns) if run.plan.profile.has_topic else ("sqs", context.sqs)
-    ledger = Ledger(context.journal, names=run.deployment.names(), run=run.id, service=service)
+    ledger = Ledger(
+        context.journal,
+        names=run.deployment.names(),
+        run=run.id,
+        service=service,
+        attributes=RELAYED_ATTRIBUTES if run.transport == OUTBOX else ({}, {}),
+    )
     if run.transport == OUTBOX:
         return OutboxTransport(
             relays.outbox_file(run),

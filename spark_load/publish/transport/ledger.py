@@ -22,13 +22,11 @@ _REPEATED = pa.schema(
         SCHEMA.field(name)
         for name in (
             *("call_id", "queue", "invoked_at_us", "batch_position", "idx", "publish_attempt", "intended_at_us"),
-            *("message_group_id", "deduplication_id", "phase", "body_hash"),
+            *("message_group_id", "deduplication_id", "phase", "attributes_hash", "body_hash"),
         )
     ]
 )
 """The columns of an intent, which its answer repeats."""
-_NO_ATTRIBUTES = pa.scalar(attributes_hash({}), pa.string())
-"""The transports send no message attributes."""
 _NO_ROWS = pa.RecordBatch.from_pylist([], schema=_REPEATED)
 
 
@@ -41,11 +39,24 @@ class RecordedCall(NamedTuple):
 
 
 class Ledger:
-    """Records calls before they are sent, and their answers with the next calls, or by `flush`."""
+    """Records calls before they are sent, and their answers with the next calls, or by `flush`.
 
-    def __init__(self, journal: Journal, *, names: Mapping[str, str], run: str, service: str) -> None:
+    Args:
+        attributes: of a message, and of an end marker.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        names: Mapping[str, str],
+        run: str,
+        service: str,
+        attributes: Sequence[Mapping[str, Any]] = ({}, {}),
+    ) -> None:
         self._journal, self._journal_name, self._run = journal, journal.path.stem, run
         self._names, self._prefix = names, service
+        self._attributes_hashes = pa.array(map(attributes_hash, attributes), pa.string())
         self._calls = itertools.count()
         self._unwritten: list[tuple[RecordedCall, int | None, EntryResults]] = []
 
@@ -77,6 +88,7 @@ class Ledger:
             sent.message_group_ids,
             sent.deduplication_ids,
             pa.repeat(pa.scalar(sent.phase, pa.string()), count),
+            self._attributes_hashes.take(pa.array(sent.idx < 0, pa.int64())),
             _hashes(sent.template.texts(sent.values), count),
         )
         arrays = [_array(column, field.type) for column, field in zip(columns, _REPEATED, strict=True)]
@@ -104,7 +116,6 @@ class Ledger:
             "message_run": self._run,
             "outcome": _array(outcomes, pa.string()),
             "responded_at_us": instants,
-            "attributes_hash": pa.repeat(_NO_ATTRIBUTES, len(rows)),
             "error": _array(errors, SCHEMA.field("error").type),
             f"{self._prefix}_message_id": message_ids,
             f"{self._prefix}_sequence_number": pc.utf8_lpad(

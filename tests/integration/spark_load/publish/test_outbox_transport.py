@@ -1,5 +1,6 @@
 """The transport through an outbox: what a producer's process commits, and what becomes of it when no relay is there."""
 
+import json
 import signal
 import sqlite3
 from collections.abc import Iterator
@@ -10,14 +11,16 @@ import numpy as np
 import pytest
 
 from sluice.clock import SystemClock, eventually
+from sluice.filter_cost import SENT_TYPE
 from sluice.history.events import short_hash
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables
 from sluice.recorder.journal import Journal, read_journal
+from sluice.recorder.rows import attributes_hash
 from spark_load.faults.signals import send_signal
 from spark_load.plan.plan import Plan, message_group_id
 from spark_load.profiles.profile import Profile
-from spark_load.publish.bodies import Envelopes, run_of
+from spark_load.publish.bodies import RELAYED_ATTRIBUTES, Envelopes, run_of
 from spark_load.publish.transport import OutgoingMessages, TransportAnswer, TransportCall
 from spark_load.publish.transport import outbox as transports
 from spark_load.publish.transport.ledger import Ledger
@@ -83,7 +86,7 @@ def publishing(tmp_path: Path) -> Iterator[Publishing]:
     tables.metadata.create_all(engine)
     engine.dispose()
     with Journal(tmp_path, "publish-0", common={"run": _RUN}, clock=clock) as journal:
-        ledger = Ledger(journal, names={_ARN: _TOPIC}, run=_RUN, service="sns")
+        ledger = Ledger(journal, names={_ARN: _TOPIC}, run=_RUN, service="sns", attributes=RELAYED_ATTRIBUTES)
         transport = OutboxTransport(
             file, ledger, topic=_TOPIC, event_bytes_max=262_144, log=tmp_path / "logs" / "publish-0.log", clock=clock
         )
@@ -120,6 +123,22 @@ def test_a_call_is_answered_when_all_its_messages_were_published(publishing: Pub
     assert [(row["outcome"], row["idx"], row["sns_message_id"], row["body_hash"]) for row in rows] == [
         ("ok", number, f"m-{idx}", short_hash(body))
         for number, idx, body in zip((1, 1, 2), (4, 5, 7), bodies, strict=True)
+    ]
+
+
+def test_the_history_knows_the_attributes_with_which_a_relay_publishes(publishing: Publishing) -> None:
+    """An end marker is an event of another type."""
+    publishing.transport.send([publishing.call((4, 0), (-1, 0))])
+    publishing.wait_for(2)
+    publishing.journal.flush()
+
+    stored = publishing.table.execute("SELECT attributes FROM sluice_outbox ORDER BY id").fetchall()
+    rows = read_journal(publishing.journal.path).slice(1).to_pylist()  # behind the begin
+    assert [row["attributes_hash"] for row in rows] == [
+        attributes_hash(
+            {name: {"DataType": SENT_TYPE, "StringValue": value} for name, value in json.loads(row).items()}
+        )
+        for (row,) in stored
     ]
 
 
