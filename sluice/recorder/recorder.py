@@ -158,6 +158,17 @@ class Recorder:
             detail=json.dumps({"state": state}),
         )
 
+    def remember_message(
+        self, *, queue_url: str, receipt_handle: str, body: str, sqs_message_id: str, message_group_id: str | None
+    ) -> None:
+        """Remember a message that another process received, so that calls with its receipt handle name it.
+
+        A Lambda function changes the visibility of messages that its poller received.
+        """
+        message = {"ReceiptHandle": receipt_handle, "Body": body, "MessageId": sqs_message_id}
+        attributes = {"MessageGroupId": message_group_id}
+        self._rows.receive_rows({"QueueUrl": queue_url}, {**message, "Attributes": attributes}, 0, 1)
+
     def attach(self, client: BaseClient) -> None:
         """Record every call of this client that concerns messages."""
         for event, hook in self._event_hooks(client, self._hooks_before):

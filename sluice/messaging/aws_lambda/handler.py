@@ -166,6 +166,7 @@ class LambdaHandler:
             self.worker.parts.hooks.call(WorkerHooks.after_invocation, gauges, seconds_max)
 
     def _work(self, batch: Batch, ends_at: float) -> dict[str, Any]:
+        self.worker.parts.hooks.call(WorkerHooks.before_invocation, batch.messages)
         found = self.queues_of(batch.queue_name)
         failed_ids: set[str] = set()
         for group in batch.groups(self._suspects(batch)):

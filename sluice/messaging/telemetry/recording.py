@@ -1,15 +1,17 @@
 """Hooks that record the history of worker and relay for the checker."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from sluice.messaging.inbox.sequence import Action
 from sluice.messaging.outbox.store import Head
 from sluice.messaging.relay.hooks import RelayHooks
+from sluice.messaging.sqs.queue import ReceivedMessage
 from sluice.messaging.worker.hooks import Gauges, SettledMessage, WorkerHooks
 
 
 class RecorderHook(Protocol):
-    """A writer of the history; `sluice.recorder.recorder.RecorderHook` implements it."""
+    """A writer of the history; `sluice.recorder.recorder.Recorder` implements it."""
 
     def record_outbox_wait(
         self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int
@@ -28,6 +30,11 @@ class RecorderHook(Protocol):
         state: str,
     ) -> None:
         """Record that a message's effect was committed, or that the message was parked."""
+
+    def remember_message(
+        self, *, queue_url: str, receipt_handle: str, body: str, sqs_message_id: str, message_group_id: str | None
+    ) -> None:
+        """Remember a message that another process received, for calls with its receipt handle."""
 
     def flush(self) -> None:
         """Return when everything recorded is safe from the death of this process."""
@@ -68,6 +75,17 @@ class WorkerRecording(WorkerHooks):
                 begun_at_us=settled.begun_at_us,
                 is_parked=decision.action is Action.PARK,
                 state=decision.state.value,
+            )
+
+    def before_invocation(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Remember the batch, whose visibility timeouts the function may change."""
+        for message in messages:
+            self._recorder.remember_message(
+                queue_url=self._queue_url,
+                receipt_handle=message.receipt_handle,
+                body=message.body,
+                sqs_message_id=message.sqs_message_id,
+                message_group_id=message.message_group_id,
             )
 
     def after_invocation(self, _gauges: Gauges | None, _seconds_max: float) -> None:

@@ -85,6 +85,9 @@ class WorkerHooks:
     def tick(self, gauges: Gauges) -> None:
         """Called every second, by a thread that does nothing urgent."""
 
+    def before_invocation(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Called when an invocation of a Lambda function begins, with its batch, which another process received."""
+
     def after_invocation(self, gauges: Gauges | None, seconds_max: float) -> None:
         """Called when an invocation of a Lambda function ends: its process may be frozen then, or ended.
 

@@ -33,8 +33,11 @@ from sluice.judge.engine import open_in_memory
 from sluice.judge.recording import RecordedQueue, check
 from sluice.messaging.bundle import write_bundle
 from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.sqs.queue import ReceivedMessage
+from sluice.messaging.telemetry.recording import WorkerRecording
 from sluice.recorder import Recording, record
-from sluice.recorder.journal import events_of, read_journal
+from sluice.recorder.journal import Journal, events_of, read_journal
+from sluice.recorder.recorder import Recorder
 from sluice.saboteurs import sabotage
 from sluice.simulator.hook import ENDPOINT_URL
 from tests.support.endpoints.capturing_server import Reply, capturing
@@ -187,6 +190,26 @@ def test_a_message_has_the_same_idx_in_publish_receive_and_delete(tmp_path: Path
     assert {event.message_group_id for event in (publish, receive, delete)} == {"ann"}
     assert publish.body_hash == receive.body_hash
     assert publish.attributes_hash == receive.attributes_hash is not None
+
+
+def test_a_change_names_the_message_that_another_process_received(tmp_path: Path) -> None:
+    """A Lambda function changes visibility timeouts, and another process polls: without the name it would look held."""
+    shop = OrderService()
+    shop.order("ann", 1, deduplication_id="ann/1")
+    (handle,) = shop.receive()
+    message = ReceivedMessage(
+        sqs_message_id="m-1", receipt_handle=handle, message_group_id="ann", body="{}", receive_count=1
+    )
+    with Journal(tmp_path, "function", common={}, clock=shop.simulator.clock) as journal:
+        recorder = Recorder(journal, names={shop.url: QUEUE}, clock=shop.simulator.clock)
+        recorder.attach(shop.sqs)
+        WorkerRecording(recorder, queue_url=shop.url).before_invocation([message])
+        shop.sqs.change_message_visibility(QueueUrl=shop.url, ReceiptHandle=handle, VisibilityTimeout=3)
+        recorder.detach(shop.sqs)
+
+    _, change, _ = events_of(read_journal(tmp_path / "function.arrows"))
+    assert (change.kind, change.outcome) == (Kind.VISIBILITY_CHANGED, "ok")
+    assert (change.message_group_id, change.sqs_message_id) == ("ann", "m-1")
 
 
 def test_a_message_without_attributes_is_recorded_as_such(tmp_path: Path) -> None:

@@ -131,7 +131,8 @@ def let_everything_happen(world: World, hooks: list[WorkerHooks]) -> WorkerParts
     whole_worker = Worker(worker.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
     whole_worker.maintain()
     worker.parts.hooks.call(WorkerHooks.overdue, 1)
-    worker.parts.hooks.call(WorkerHooks.after_invocation, None, 1.0)  # as a Lambda function does
+    worker.parts.hooks.call(WorkerHooks.before_invocation, ())  # as a Lambda function does
+    worker.parts.hooks.call(WorkerHooks.after_invocation, None, 1.0)
     whole_worker._end([], [], [])
     return worker
 
@@ -157,7 +158,7 @@ def test_hooks_are_called_in_order(parking: World) -> None:
         *("before_acknowledge a1", "not_deleted", "before_acknowledge a1"),
         *("handling a3", "after_loss", "handling a3", "Ack", "before_acknowledge a3"),
         *("handling a4", "after_passing_over a4", "Ack", "before_acknowledge a4"),
-        *("tick", "overdue", "after_invocation", "after_end"),
+        *("tick", "overdue", "before_invocation", "after_invocation", "after_end"),
     ]
 
 
