@@ -12,7 +12,7 @@ from sluice.declaration import backlog
 from sluice.declaration.fields import filters
 from sluice.declaration.fields.automatic_redrive import AutomaticRedrive
 from sluice.declaration.fields.existing import ExistingQueue
-from sluice.declaration.fields.functions import CONNECTIONS, Lambda
+from sluice.declaration.fields.functions import CONNECTIONS, RECEIVES_OF_AN_ATTEMPT, Lambda
 from sluice.declaration.fields.image import check_image
 from sluice.declaration.fields.topics import LABEL
 from sluice.declaration.metric_math import Term
@@ -444,15 +444,15 @@ def _check_function(consumer: Consumer, function: Lambda) -> None:
             f" ({function.timeout_seconds / function.batch_size:g}), or a whole batch never comes to its end in time"
         ),
     )
-    receives_min = function.batch_size * 4 * consumer.max_attempts
+    attempts_max = function.receives_max // (RECEIVES_OF_AN_ATTEMPT * function.batch_size)
     require(
         consumer,
-        function.receives_max >= receives_min,
+        consumer.max_attempts <= attempts_max,
         field="max_attempts",
         allowed=(
-            f"at most receives_max / (4 x batch_size) of its function"
-            f" ({function.receives_max // (4 * function.batch_size)}): each attempt at a message is a receive of all"
-            " behind it in its batch, and SQS would dead-letter them before they are tried"
+            f"at most receives_max / ({RECEIVES_OF_AN_ATTEMPT} x batch_size) of its function ({attempts_max}): each"
+            " attempt at a message is a receive of all behind it in its batch, and SQS would dead-letter them before"
+            " they are tried"
         ),
     )
     require(

@@ -427,9 +427,9 @@ REFUSALS: list[FieldRefusal] = [
         "at most timeout_seconds / batch_size of its function (0.9), or a whole batch never comes to its end in time",
         1.0, runtime=Lambda(batch_size=10, timeout_seconds=9), handlers="orders.billing"),
     *row(Consumer, "max_attempts",
-        "at most receives_max / (4 x batch_size) of its function (4): each attempt at a message is a receive of all"
+        "at most receives_max / (8 x batch_size) of its function (4): each attempt at a message is a receive of all"
         " behind it in its batch, and SQS would dead-letter them before they are tried",
-        5, runtime=Lambda(receives_max=199, batch_size=10, timeout_seconds=10), handlers="orders.billing"),
+        5, runtime=Lambda(receives_max=399, batch_size=10, timeout_seconds=10), handlers="orders.billing"),
     *row(Consumer, "runtime", "None with a standard queue: its handlers run in an ECS service", Lambda(),
         handlers="orders.billing", fifo=False),
     *row(Lambda, "memory_mb", "128 to 10240 MB", 127, 10_241),
