@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -20,7 +21,7 @@ import numpy as np
 import yaml
 
 from sluice.clock import SystemClock, clock_id, eventually, wall_minus_monotonic_us
-from sluice.declaration import Consumer, Environment, Lambda, task_settings
+from sluice.declaration import Consumer, Environment, task_settings
 from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import open_in_memory
@@ -45,6 +46,7 @@ from tests.chaos.shrinking import shrink
 from tests.support.endpoints import fake_aws
 from tests.support.messaging.broken_functions import MISTAKES
 from tests.support.processes import judged_function
+from tests.support.processes.function_loads import FUNCTION, judge_answers
 
 type MessagePlace = tuple[int, int]
 """When it is published, in microseconds, and the number of its group."""
@@ -56,15 +58,6 @@ _WORKER = Consumer(
     stop_timeout_seconds=3,
     processing_seconds=0.5,
     max_attempts=20,
-)
-_FUNCTION = Consumer(
-    name="billing",
-    handlers="sluice.testing.load.effects",
-    visibility_timeout_seconds=12,
-    stop_timeout_seconds=3,
-    processing_seconds=0.2,
-    max_attempts=20,
-    runtime=Lambda(batch_size=10, timeout_seconds=2),
 )
 _GROUPS, _BODY_BYTES = 8, 200
 _LOAD = {
@@ -83,7 +76,7 @@ class ChaosVariant:
     """The product, or the product with a mistake.
 
     Args:
-        handlers: module of the handlers.
+        handlers: module of the handlers of workers.
         relay: module that is run for each relay.
         consumer: whose handlers they are.
         mistake: of its Lambda function; None is the product's.
@@ -100,9 +93,14 @@ class ChaosVariant:
         return Environment(name="faulty", account="000000000000", consumers=(self.consumer,))
 
     @property
+    def is_function(self) -> bool:
+        """Return whether a Lambda function runs the handlers."""
+        return self.consumer.runtime is not None
+
+    @property
     def consumer_kind(self) -> str:
         """Return `consumer` of the profile."""
-        return "worker" if self.consumer.runtime is None else "lambda"
+        return "lambda" if self.is_function else "worker"
 
     @property
     def targets(self) -> Targets:
@@ -113,7 +111,7 @@ class ChaosVariant:
             consumers=names,
             consumers_per_queue=2,
             is_through_outbox=True,
-            functions=() if self.consumer.runtime is None else names,
+            functions=names if self.is_function else (),
         )
 
 
@@ -121,11 +119,11 @@ _VARIANTS = {
     "sound": ChaosVariant(),
     "no-inbox": ChaosVariant(handlers="tests.support.processes.broken_load_handlers"),
     "unanswered-is-sent": ChaosVariant(relay="tests.support.processes.broken_relay"),
-    "lambda": ChaosVariant(consumer=_FUNCTION),
-    **{mistake: ChaosVariant(consumer=_FUNCTION, mistake=mistake) for mistake in MISTAKES},
+    "lambda": ChaosVariant(consumer=FUNCTION),
+    **{mistake: ChaosVariant(consumer=FUNCTION, mistake=mistake) for mistake in MISTAKES},
 }
 _QUIET_SECONDS = 6.0  # until the workers have begun
-_SECONDS_MAX = 180
+_SECONDS_MAX = 480
 _LEAD_US = 1_000_000
 
 
@@ -191,18 +189,16 @@ def violations(faults: Sequence[Faulty], messages: Sequence[MessagePlace], *, se
 def run_and_judge(
     faults: Sequence[Faulty], messages: Sequence[MessagePlace], *, seed: int, variant: str
 ) -> tuple[Verdict, list[str]]:
-    """Run messages under faults, and return the verdict, and what the databases object to, as sentences."""
+    """Run messages under faults; return the verdict, and as sentences the objections of databases and of answers."""
     chosen = _VARIANTS[variant]
-    entry_point = "sluice.testing.load.function.handle" if chosen.mistake is None else judged_function.ENTRY_POINT
-    mistake = {} if chosen.mistake is None else {judged_function.MISTAKE: chosen.mistake}
     account = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
     with (
         tempfile.TemporaryDirectory(prefix="sluice-chaos-") as folder,
-        mock.patch.dict(
-            os.environ, {**account, **mistake, task_settings.VARIABLE: task_settings.render(chosen.environment)}
-        ),
+        mock.patch.dict(os.environ, {**account, task_settings.VARIABLE: task_settings.render(chosen.environment)}),
         mock.patch.object(worker_processes, "_EFFECTS", chosen.handlers),
-        mock.patch.object(worker_processes, "_ENTRY_POINT", entry_point),
+        judge_answers(invocations := Path(folder, "invocations"), chosen.mistake)
+        if chosen.is_function
+        else nullcontext(),
         mock.patch.object(relays, "_MODULE", chosen.relay),
         fake_aws.running() as endpoint,
     ):
@@ -219,7 +215,8 @@ def run_and_judge(
             has_faults=True,
         )
         worked, objections = _run(run, faults)
-        return _judge(run, worked), objections
+        wrong = judged_function.wrong_answers(invocations) if chosen.is_function else []
+        return _judge(run, worked), [*objections, *wrong]
 
 
 def _profile(folder: Path, faults: Sequence[Faulty], messages: Sequence[MessagePlace], variant: ChaosVariant) -> Path:

@@ -49,7 +49,7 @@ _REPORT_SECONDS = 5.0
 _OPERATE_SECONDS = 4.0
 _END_SECONDS = 60.0
 _LEASE_SECONDS = 25  # the least a relay takes
-_SCHEDULE_SECONDS, _START_SECONDS = 2.0, 60.0
+_SCHEDULE_SECONDS, _START_SECONDS = 2.0, 300.0
 
 type Fault = drawing.ScheduledFault[FaultKind | WorldFault]
 

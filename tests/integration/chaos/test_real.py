@@ -10,6 +10,7 @@ from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import RELAYS, FaultKind
 from spark_load.profiles import profile, trace
 from tests.chaos.real import main, run_and_judge
+from tests.support.processes.function_loads import FUNCTION_FAULTS
 
 MESSAGES, FAULTS, TRIES = 320, 10, 2
 
@@ -69,3 +70,16 @@ def test_a_relay_that_takes_no_answer_for_success_is_found_invalid() -> None:
 
     assert verdict.status is PropertyStatus.INVALID
     assert "A1" in {violation.anomaly for violation in verdict.violations}
+
+
+@pytest.mark.slow  # eight minutes on a busy machine
+def test_a_function_is_valid_under_kills_timeouts_throttles_and_wrong_answers() -> None:
+    """Kills, a timeout, changes of concurrency, wrong answers, and failures in the middle of batches."""
+    messages = [(number * 125_000, number % 4) for number in range(112)]
+
+    verdict, objections = run_and_judge(FUNCTION_FAULTS, messages, seed=1, variant="lambda")
+
+    assert verdict.violations == ()
+    assert objections == []
+    assert verdict.status == PropertyStatus.VALID
+    assert len(verdict.measures["faults"]) == len(FUNCTION_FAULTS)

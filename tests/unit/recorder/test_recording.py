@@ -208,8 +208,10 @@ def test_a_change_names_the_message_that_another_process_received(tmp_path: Path
         recorder.detach(shop.sqs)
 
     _, change, _ = events_of(read_journal(tmp_path / "function.arrows"))
-    assert (change.kind, change.outcome) == (Kind.VISIBILITY_CHANGED, "ok")
-    assert (change.message_group_id, change.sqs_message_id) == ("ann", "m-1")
+    assert change.kind == Kind.VISIBILITY_CHANGED
+    assert change.outcome == "ok"
+    assert change.message_group_id == "ann"
+    assert change.sqs_message_id == "m-1"
 
 
 def test_a_message_without_attributes_is_recorded_as_such(tmp_path: Path) -> None:
