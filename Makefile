@@ -46,7 +46,8 @@ demo: setup ## Deploy to LocalStack, run contracts, example services and a Spark
 	@$(EMULATED) python -u scripts/demo.py "$$PROFILE"
 
 .PHONY: test
-test: lint ## Lint, unit, integration, contracts, proofs; contracts of a deployment are in make demo and make prove
+test: setup ## Lint, unit, integration, contracts, proofs; contracts of a deployment are in make demo and make prove
+	@$(MAKE) --no-print-directory --jobs=2 lint bytecode || { echo 'a part failed: "***" above names it' >&2; exit 2; }
 	@$(MAKE) --no-print-directory --jobs=2 spark-tests beside-spark || { echo 'a part failed: "***" above names it' >&2; exit 2; }
 
 # What is left runs while the tests with Spark do, which wait and compute in turn.
@@ -54,8 +55,12 @@ test: lint ## Lint, unit, integration, contracts, proofs; contracts of a deploym
 beside-spark: setup
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory localstack-tests
-	@$(MAKE) --no-print-directory promises
-	@$(MAKE) --no-print-directory proofs
+	@$(MAKE) --no-print-directory --jobs=2 promises proofs
+
+# On a clean clone each worker of pytest-xdist would compile what all of them import, at the same time.
+.PHONY: bytecode
+bytecode: setup
+	@-$(PYTEST) --collect-only --no-summary >/dev/null
 
 .PHONY: lint
 lint: setup ## ruff, mypy --strict, import-linter, our rules for names, actionlint, hadolint
@@ -81,7 +86,7 @@ localstack-tests: setup
 
 .PHONY: spark-tests
 spark-tests: setup
-	@$(PYTEST) --durations=10 tests/integration -m "spark and not slow and not deep"
+	@$(PYTEST) --durations=10 $$(grep -rl --include='*.py' 'mark\.spark' tests/integration) -m "spark and not slow and not deep"
 
 .PHONY: slow
 slow: setup ## Run the tests that make test leaves out because they are slow; 30 minutes
