@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, make_url, text
+from sqlalchemy import Connection, Engine, text
 
 from sluice.messaging.database import engines, schema
 from sluice.messaging.outbox import tables
+from tests.support.messaging import fresh_tables
 
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 2**31  # noqa: S108 (each test has a folder of its own in it)
 VARIABLE = "SLUICE_TEST_DSN"
@@ -68,50 +69,44 @@ def private_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def schema_maker(postgres_url: str) -> Iterator[Connection]:
+    """Yield a connection that makes and drops the schemas: it has read Postgres's catalogues, which each has to."""
+    engine = engines.engine(postgres_url)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("SET client_min_messages = error")
+        yield connection
+    engine.dispose()
+
+
 @pytest.fixture
-def postgres(postgres_url: str) -> Iterator[Engine]:
+def postgres(schema_maker: Connection) -> Iterator[Engine]:
     """Yield an engine on a fresh schema of Postgres with the outbox's tables.
 
     For tests of what runs at once: SQLite has one writer and would pass them for the wrong reason.
     """
-    with _on_postgres(postgres_url) as made:
-        yield made
+    name = f"test_{secrets.token_hex(8)}"
+    made_tables = ";".join(fresh_tables.statements("postgresql", tables.metadata))
+    schema_maker.exec_driver_sql(f"CREATE SCHEMA {name}; SET LOCAL search_path = {name}; {made_tables}")
+    within = schema_maker.engine.url.update_query_dict({"options": f"-csearch_path={name}", "application_name": name})
+    made = engines.engine(within.render_as_string(hide_password=False))
+    yield made
+    made.dispose()
+    schema_maker.execute(_END_ALL, {"name": name})
+    schema_maker.exec_driver_sql(f"DROP SCHEMA {name} CASCADE")
+
+
+@pytest.fixture
+def _sqlite(database_folder: Path) -> Iterator[Engine]:
+    made = engines.engine(f"sqlite:///{database_folder / 'outbox.db'}")
+    with made.begin() as connection:
+        fresh_tables.create(connection, tables.metadata)
+    yield made
+    made.dispose()
 
 
 @pytest.fixture(params=schema.names())
-def engine(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[Engine]:
-    """Yield an engine on a fresh database with the outbox's tables, once for each kind of database."""
-    if request.param == "postgresql":
-        with _on_postgres(request.getfixturevalue("postgres_url")) as made:
-            yield made
-    else:
-        with _with_tables(f"sqlite:///{database_folder / 'outbox.db'}") as made:
-            yield made
-
-
-@contextmanager
-def _on_postgres(url: str) -> Iterator[Engine]:
-    """Yield an engine on a schema of its own, with the outbox's tables, and drop the schema at the end."""
-    name = f"test_{secrets.token_hex(8)}"
-    server = engines.engine(url)
-    with server.begin() as connection:
-        connection.execute(text(f"CREATE SCHEMA {name}"))
-    within = make_url(url).update_query_dict({"options": f"-csearch_path={name}", "application_name": name})
-    try:
-        with _with_tables(within.render_as_string(hide_password=False)) as made:
-            yield made
-    finally:
-        with server.begin() as connection:
-            connection.execute(_END_ALL, {"name": name})
-            connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
-        server.dispose()
-
-
-@contextmanager
-def _with_tables(url: str) -> Iterator[Engine]:
-    """Yield an engine on a database in which the outbox's tables have been made."""
-    made = engines.engine(url)
-    with made.begin() as connection:
-        tables.metadata.create_all(connection)
-    yield made
-    made.dispose()
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Return an engine on a fresh database with the outbox's tables, once for each kind of database."""
+    chosen: Engine = request.getfixturevalue("postgres" if request.param == "postgresql" else "_sqlite")
+    return chosen

@@ -24,6 +24,7 @@ from sluice.simulator.model import AwsRefusal
 from tests.support.command_line import Run
 from tests.support.declaration import environment
 from tests.support.endpoints.fake_aws import Endpoint, running
+from tests.support.messaging import fresh_tables
 
 LOCAL = environment("local")
 TOPIC = naming.topic_name(LOCAL)
@@ -51,7 +52,7 @@ class OperatedShop:
         endpoint.fault = self._see
         endpoint.deploy(declared)
         with engine.begin() as connection:
-            inbox.metadata.create_all(connection)
+            fresh_tables.create(connection, inbox.metadata)
         self.sqs, self.sns = (
             boto3.client(name, endpoint_url=endpoint.url, region_name="us-east-1") for name in ("sqs", "sns")
         )

@@ -47,6 +47,7 @@ from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 from sluice.messaging.worker.worker import Worker
 from sluice.simulator.hook import Simulator
+from tests.support.messaging import fresh_tables
 from tests.support.messaging.faulty_calls import Fault, FaultyCalls, GroupPlace, seeded_random
 
 TOPIC = "events.fifo"
@@ -79,8 +80,7 @@ _METADATA = (tables.metadata, outbox_tables.metadata, _metadata)
 def create_tables(engine: Engine) -> None:
     """Create the tables of inbox, outbox and effects."""
     with engine.begin() as connection:
-        for metadata in _METADATA:
-            metadata.create_all(connection)
+        fresh_tables.create(connection, *_METADATA)
 
 
 def envelope(group: str, seq: int, *, type: str = "order.placed", epoch: int = 1, id: str | None = None) -> Envelope:

@@ -14,6 +14,7 @@ from sluice.messaging.inbox import tables
 from sluice.messaging.sqs import queue
 from sluice.simulator.hook import Simulator
 from sluice.testing.plugin import simulated_aws
+from tests.support.messaging import fresh_tables
 from tests.support.messaging.dlq_harness import DlqHarness
 
 __all__ = ["simulated_aws"]
@@ -39,7 +40,7 @@ def inbox(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[Eng
     else:
         engine = engines.engine(f"sqlite:///{database_folder / 'inbox.db'}")
     with engine.begin() as connection:
-        tables.metadata.create_all(connection)
+        fresh_tables.create(connection, tables.metadata)
     yield engine
     engine.dispose()
 
@@ -49,7 +50,7 @@ def database(database_folder: Path) -> Iterator[Engine]:
     """Yield an engine on an SQLite file with the inbox's tables."""
     engine = engines.engine(f"sqlite:///{database_folder / 'inbox.db'}")
     with engine.begin() as connection:
-        tables.metadata.create_all(connection)
+        fresh_tables.create(connection, tables.metadata)
     yield engine
     engine.dispose()
 

@@ -7,13 +7,15 @@ from sqlalchemy import Engine
 
 from sluice.messaging.database import engines, schema
 from sluice.messaging.inbox import tables
+from tests.support.messaging import fresh_tables
 
 
 @pytest.fixture
 def in_memory() -> Iterator[Engine]:
     """Yield an engine on SQLite in memory with the inbox's tables."""
     made = engines.engine("sqlite://")
-    tables.metadata.create_all(made)
+    with made.begin() as connection:
+        fresh_tables.create(connection, tables.metadata)
     yield made
     made.dispose()
 
@@ -21,7 +23,8 @@ def in_memory() -> Iterator[Engine]:
 @pytest.fixture
 def on_postgres(postgres: Engine) -> Engine:
     """Return an engine on a real Postgres with the inbox's tables."""
-    tables.metadata.create_all(postgres)
+    with postgres.begin() as connection:
+        fresh_tables.create(connection, tables.metadata)
     return postgres
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables
 from tests.support.command_line import Run, command_line
+from tests.support.messaging import fresh_tables
 from tests.support.messaging.operated_shop import OperatedShop, operated_shop
 
 
@@ -24,7 +25,7 @@ def shop(database_folder: Path, run: Run) -> Iterator[OperatedShop]:
     """Yield a shop on SQLite: outbox, relay and three consumers with their inboxes."""
     engine = engines.engine(f"sqlite:///{database_folder / 'shop.db'}")
     with engine.begin() as connection:
-        tables.metadata.create_all(connection)
+        fresh_tables.create(connection, tables.metadata)
     with operated_shop(engine, run) as made:
         yield made
     engine.dispose()
