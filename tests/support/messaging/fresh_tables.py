@@ -4,6 +4,7 @@ import functools
 import re
 
 from sqlalchemy import Connection, MetaData, create_mock_engine
+from sqlalchemy.engine.mock import MockConnection
 
 _CREATE = re.compile(r"^\s*CREATE (TABLE|INDEX|UNIQUE INDEX) ")
 
@@ -12,7 +13,7 @@ _CREATE = re.compile(r"^\s*CREATE (TABLE|INDEX|UNIQUE INDEX) ")
 def statements(dialect: str, metadata: MetaData) -> list[str]:
     """Return what `create_all` runs; tables that are there already are left as they are."""
     found: list[str] = []
-    engine = create_mock_engine(
+    engine: MockConnection = create_mock_engine(
         f"{dialect}://", lambda statement, *_: found.append(str(statement.compile(dialect=engine.dialect)))
     )
     metadata.create_all(engine, checkfirst=False)
