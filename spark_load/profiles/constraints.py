@@ -99,8 +99,6 @@ def _bundle_refusal(profile: ProfileFields) -> str | None:
     seen = f"bundle_events_max is {profile.bundle_events_max}"
     if profile.bundle_events_max == 1:
         return None
-    if profile.destination == "outbox":
-        return f"{seen}, allowed with destination 'outbox' is 1: its relay decides what travels together; leave it out"
     if profile.duplicate_share or profile.late_duplicate_share:
         return f"{seen}, allowed with repeats is 1: a repeat would be in another bundle than its message; leave it out"
     return None

@@ -177,12 +177,14 @@ def _publish_addresses(run: LoadRun) -> list[str]:
 
 def _open_transport(run: LoadRun, context: TaskContext) -> Transport:
     service, client = ("sns", context.sns) if run.plan.profile.has_topic else ("sqs", context.sqs)
+    has_bundles = run.plan.profile.bundle_events_max > 1
     ledger = Ledger(
         context.journal,
         names=run.deployment.names(),
         run=run.id,
         service=service,
         attributes=RELAYED_ATTRIBUTES if run.transport == OUTBOX else ({}, {}),
+        knows_ids=run.transport != OUTBOX or not has_bundles,
     )
     if run.transport == OUTBOX:
         return OutboxTransport(
@@ -199,5 +201,5 @@ def _open_transport(run: LoadRun, context: TaskContext) -> Transport:
         recorder=context.recorder,
         ledger=ledger,
         clock=context.clock,
-        has_bundles=run.plan.profile.bundle_events_max > 1,
+        has_bundles=has_bundles,
     )

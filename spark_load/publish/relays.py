@@ -1,6 +1,8 @@
 """The relays of a load test with `destination: outbox`: two processes of `sluice relay`, of which one leads."""
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from sluice.clock import SystemClock
@@ -13,6 +15,7 @@ from spark_load.profiles.profile import RELAY_LEASE_SECONDS
 from spark_load.runtime.task_context import LoadRun
 
 _MODULE = "sluice"
+_SWITCH = "INSERT OR REPLACE INTO sluice_outbox_switch (topic, bundle_events_max, updated_at_us) VALUES (?, ?, ?)"
 
 
 def outbox_file(run: LoadRun) -> Path:
@@ -21,9 +24,15 @@ def outbox_file(run: LoadRun) -> Path:
 
 
 def make_outbox(run: LoadRun) -> None:
-    """Create the outbox's tables, unless they exist; raises EndpointError if that fails."""
+    """Create the outbox's tables, unless they exist; raises EndpointError if that fails.
+
+    Bundles are switched on as the profile wants them, up to what the environment's topic declares.
+    """
     if not outbox_file(run).exists():
         make_tables(outbox_file(run), run, "outbox")
+    if run.plan.profile.bundle_events_max > 1:
+        with closing(sqlite3.connect(outbox_file(run), autocommit=True)) as outbox:
+            outbox.execute(_SWITCH, (run.deployment.topic, run.plan.profile.bundle_events_max, SystemClock().now_us()))
 
 
 def run_relays(run: LoadRun, take: Callable[[Places], None]) -> None:

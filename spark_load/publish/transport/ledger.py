@@ -43,6 +43,7 @@ class Ledger:
 
     Args:
         attributes: of a message, and of an end marker.
+        knows_ids: whether messages have the deduplication ids of their calls; a relay may give bundles others.
     """
 
     def __init__(
@@ -53,8 +54,10 @@ class Ledger:
         run: str,
         service: str,
         attributes: Sequence[Mapping[str, Any]] = ({}, {}),
+        knows_ids: bool = True,
     ) -> None:
         self._journal, self._journal_name, self._run = journal, journal.path.stem, run
+        self._knows_ids = knows_ids
         self._names, self._prefix = names, service
         self._attributes_hashes = pa.array(map(attributes_hash, attributes), pa.string())
         self._calls = itertools.count()
@@ -86,7 +89,7 @@ class Ledger:
             sent.publish_attempt,
             sent.intended_at_us,
             sent.message_group_ids,
-            sent.deduplication_ids,
+            sent.deduplication_ids if self._knows_ids else pa.nulls(count, pa.string()),
             pa.repeat(pa.scalar(sent.phase, pa.string()), count),
             self._attributes_hashes.take(pa.array(sent.idx < 0, pa.int64())),
             _hashes(sent.template.texts(sent.values), count),

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sluice.clock import Clock
-from sluice.history.events import CallOutcome
+from sluice.history.bundles import part_id, part_number
+from sluice.history.events import CallOutcome, pad_sequence_number
 from spark_load.publish.transport import TransportAnswer, TransportCall
 from spark_load.publish.transport.formats import Entry, EntryResults
 from spark_load.publish.transport.ledger import Ledger, RecordedCall
@@ -27,10 +28,16 @@ _BUSY_SECONDS = 30.0
 ANSWER_SECONDS_MAX = 150
 """A message that no relay has published after this time is given up."""
 _END_SECONDS = 10
-_SETTLED = """
-    SELECT event_id, status, sns_message_id, sns_sequence_number FROM sluice_outbox
-    WHERE topic = ? AND status <> 'pending' AND event_id IN (SELECT value FROM json_each(?))
+_OF_ITS_BUNDLE = """
+    (SELECT count(*) FROM sluice_outbox AS other WHERE other.topic = own.topic AND other.group_id = own.group_id
+     AND other.sns_message_id = own.sns_message_id AND other.group_seq BETWEEN own.group_seq {of})
 """
+_SETTLED = f"""
+    SELECT event_id, status, sns_message_id, sns_sequence_number,
+    {_OF_ITS_BUNDLE.format(of="- 250 AND own.group_seq - 1")}, {_OF_ITS_BUNDLE.format(of="+ 1 AND own.group_seq + 250")}
+    FROM sluice_outbox AS own
+    WHERE topic = ? AND status <> 'pending' AND event_id IN (SELECT value FROM json_each(?))
+"""  # noqa: S608 (made of constants)
 
 
 @dataclass(slots=True, eq=False)
@@ -109,9 +116,13 @@ class OutboxTransport:
     def _read_outcomes(self) -> None:
         """Read the outcomes of the messages without a known outcome."""
         owners = {id_: waiting for waiting in self._waiting for id_ in waiting.ids if id_ not in waiting.found}
-        for id_, status, message_id, number in self._table.execute(_SETTLED, (self._topic, json.dumps(list(owners)))):
+        rows = self._table.execute(_SETTLED, (self._topic, json.dumps(list(owners))))
+        for id_, status, message_id, number, before_count, behind_count in rows:
             is_sent = status == "sent"  # otherwise quarantined: SNS refused it for good
             entry = (CallOutcome.OK.value, None, message_id, number)
+            if is_sent and before_count + behind_count:
+                padded = pad_sequence_number(number) or ""
+                entry = (*entry[:2], part_id(message_id, before_count), part_number(padded, before_count))
             owners[id_].found[id_] = entry if is_sent else (CallOutcome.FAIL.value, status, None, None)
 
     def _take_answers(self) -> list[TransportAnswer]:

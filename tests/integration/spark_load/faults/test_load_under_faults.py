@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import boto3
@@ -10,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from emulator import localstack
-from sluice.declaration import Consumer, Environment, task_settings
+from sluice.declaration import Consumer, Environment, Topic, task_settings
 from sluice.judge.checker.verdict import PropertyState, PropertyStatus, Verdict
 from sluice.testing import deploy
 from spark_load.consume import effects, worker_processes
@@ -38,6 +39,7 @@ ENVIRONMENT = Environment(
         for name in ("billing", "audit")
     ),
 )
+BUNDLED = replace(ENVIRONMENT, topics=(Topic(bundle_events_max=5),))
 BILLING, AUDIT = "sluice-faulty-billing.fifo", "sluice-faulty-audit.fifo"
 MESSAGES, GROUPS, SECONDS = 132, 8, 11
 LOAD = """
@@ -57,14 +59,20 @@ SEED = 228
 
 
 @pytest.fixture
+def environment() -> Environment:
+    """Return the environment of the load."""
+    return ENVIRONMENT
+
+
+@pytest.fixture
 def where(
-    localstack_deployed: localstack.Emulator, monkeypatch: pytest.MonkeyPatch
+    localstack_deployed: localstack.Emulator, environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[deployment.LoadDeployment]:
     """Yield the environment's queues and topic, new."""
-    monkeypatch.setenv(task_settings.VARIABLE, task_settings.render(ENVIRONMENT))
+    monkeypatch.setenv(task_settings.VARIABLE, task_settings.render(environment))
     sqs, sns = (boto3.client(name, endpoint_url=localstack_deployed.endpoint_url) for name in ("sqs", "sns"))
-    deploy(ENVIRONMENT, sqs=sqs, sns=sns)
-    found = deployment.find(ENVIRONMENT, endpoint_url=localstack_deployed.endpoint_url)
+    deploy(environment, sqs=sqs, sns=sns)
+    found = deployment.find(environment, endpoint_url=localstack_deployed.endpoint_url)
     yield found
     for url in sqs.list_queues(QueueNamePrefix="sluice-faulty")["QueueUrls"]:
         sqs.delete_queue(QueueUrl=url)
@@ -82,18 +90,23 @@ def postgres(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> profile.NamedProfile:
-    """Return a profile that replays a trace under faults."""
+def load(tmp_path: Path, environment: Environment) -> profile.NamedProfile:
+    """Return a profile that replays a trace under faults, in bundles if the environment has them."""
     random = np.random.default_rng(7)
     instants = np.sort(random.integers(0, SECONDS * 1_000_000, MESSAGES))
     groups = np.concatenate((np.arange(GROUPS), random.integers(0, GROUPS, MESSAGES - GROUPS)))
     trace.write(trace.rank_arrivals(instants, groups, np.full(MESSAGES, 200)), tmp_path / "recorded.parquet")
-    (tmp_path / "faulty.yaml").write_text(LOAD, encoding="utf-8")
+    events_max = environment.topics[0].bundle_events_max
+    (tmp_path / "faulty.yaml").write_text(f"{LOAD}bundle_events_max: {events_max}\n", encoding="utf-8")
     return profile.load(str(tmp_path / "faulty.yaml"))
 
 
 def _run_under_faults(
-    spark: SparkSession, where: deployment.LoadDeployment, runs: Path, load: profile.NamedProfile
+    spark: SparkSession,
+    where: deployment.LoadDeployment,
+    runs: Path,
+    load: profile.NamedProfile,
+    environment: Environment = ENVIRONMENT,
 ) -> Verdict:
     targets = Targets.of(
         consumer="worker",
@@ -105,16 +118,22 @@ def _run_under_faults(
         restarts=servers.restartable(),
     )
     schedule = schedule_faults(load.profile.faults, targets, seed=SEED, duration_seconds=SECONDS)
-    verdict, _ = run_load(spark, where, runs, load, seed=SEED, environment=ENVIRONMENT, faults=schedule)
+    verdict, _ = run_load(spark, where, runs, load, seed=SEED, environment=environment, faults=schedule)
     return verdict
 
 
-@pytest.mark.slow  # two minutes; the load test of the demo has faults, too
+@pytest.mark.slow  # two minutes each; the load test of the demo has faults, too
+@pytest.mark.parametrize("environment", [ENVIRONMENT, BUNDLED], ids=["alone", "bundles"])
 def test_the_worker_stays_valid_under_chaos(
-    spark: SparkSession, where: deployment.LoadDeployment, postgres: str, tmp_path: Path, load: profile.NamedProfile
+    spark: SparkSession,
+    where: deployment.LoadDeployment,
+    environment: Environment,
+    postgres: str,
+    tmp_path: Path,
+    load: profile.NamedProfile,
 ) -> None:
     """Every effect is there once and in order, by history and database, and every fault was recovered from."""
-    verdict = _run_under_faults(spark, where, tmp_path, load)
+    verdict = _run_under_faults(spark, where, tmp_path, load, environment)
 
     assert verdict.status == PropertyStatus.VALID
     assert verdict.unknowns == ()

@@ -68,10 +68,14 @@ class Publishing(NamedTuple):
             lambda: len(self.committed_rows()) == count, timeout_seconds=60, describe=f"{count} committed messages"
         )
 
-    def settle(self, idx: int, status: str = "sent") -> None:
-        """Do to a message, given by its number in the plan, what a relay does when SNS has answered."""
+    def settle(self, idx: int, status: str = "sent", *, bundle: int | None = None) -> None:
+        """Do to a message, given by its number in the plan, what a relay does when SNS has answered.
+
+        `bundle` is the number of the first event of its bundle.
+        """
+        first = idx if bundle is None else bundle
         changes = "UPDATE sluice_outbox SET status = ?, sns_message_id = ?, sns_sequence_number = ? WHERE event_id = ?"
-        self.table.execute(changes, (status, f"m-{idx}", str(idx), f"{_RUN}.{idx}"))
+        self.table.execute(changes, (status, f"m-{first}", str(first), f"{_RUN}.{idx}"))
 
     def answer(self) -> TransportAnswer:
         """Return the only answer there is, once it is there."""
@@ -140,6 +144,23 @@ def test_the_history_knows_the_attributes_with_which_a_relay_publishes(publishin
         )
         for (row,) in stored
     ]
+
+
+def test_events_of_a_bundle_are_recorded_with_ids_of_their_own(publishing: Publishing) -> None:
+    """A publisher that begins again waits for some of them only; the others settled while nobody waited."""
+    publishing.transport.send([publishing.call((4, 0), (5, 1), (6, 0), (7, 0))])
+    publishing.wait_for(4)
+    for idx in (4, 6):
+        publishing.settle(idx, bundle=4)
+    publishing.transport.answers(0.2)
+    for idx in (5, 7):
+        publishing.settle(idx)
+    publishing.answer()
+    publishing.journal.flush()
+
+    rows = read_journal(publishing.journal.path).slice(1).to_pylist()
+    ids = [(row["sns_message_id"], (row["sns_sequence_number"] or "").lstrip("0")) for row in rows]
+    assert ids == [("m-4.0", "4.0000"), ("m-5", "5"), ("m-4.1", "4.0001"), ("m-7", "7")]
 
 
 def test_an_event_sent_again_is_committed_once(publishing: Publishing) -> None:
