@@ -265,24 +265,31 @@ def make_tables(file: Path, run: LoadRun, part: str) -> None:
         EndpointError: they were not made, and why.
     """
     draft = file.with_name(f".{file.name}")
-    sluice = [sys.executable, "-m", "sluice"]
+    run_command(run, ["schema", "apply", part], draft, fails=f"the tables of the {part} were not made in {draft}")
+    if run.writes_effects and part == "inbox":
+        make_table(f"sqlite:///{draft}")
+    draft.replace(file)
+
+
+def run_command(run: LoadRun, command: Sequence[str], database: Path, *, fails: str) -> None:
+    """Run a command of `sluice` on an SQLite file of the run's environment.
+
+    Raises:
+        EndpointError: it failed, and why; `fails` begins the sentence.
+    """
+    options = ["--env", run.deployment.environment, "--dsn", f"sqlite:///{database}"]
     try:
         made = subprocess.run(
-            [*sluice, "schema", "apply", part, "--env", run.deployment.environment, "--dsn", f"sqlite:///{draft}"],
+            [sys.executable, "-m", "sluice", *command, *options],
             capture_output=True,
             text=True,
             timeout=_TABLES_SECONDS_MAX,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise EndpointError(
-            f"the tables of the {part} were not made in {draft} within {_TABLES_SECONDS_MAX} s"
-        ) from error
+        raise EndpointError(f"{fails} within {_TABLES_SECONDS_MAX} s") from error
     if made.returncode:
-        raise EndpointError(f"the tables of the {part} were not made in {draft}: {last_line(made.stderr)}")
-    if run.writes_effects and part == "inbox":
-        make_table(f"sqlite:///{draft}")
-    draft.replace(file)
+        raise EndpointError(f"{fails}: {last_line(made.stderr)}")
 
 
 def stop(started: Sequence[ForkedWorker], clock: Clock) -> None:

@@ -1,21 +1,18 @@
 """The relays of a load test with `destination: outbox`: two processes of `sluice relay`, of which one leads."""
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 from sluice.clock import SystemClock
 from sluice.judge.folder.layout import WORKER_LOGS
 from spark_load.consume.forked_worker import ForkedWorker
 from spark_load.consume.slots import Place, Places
-from spark_load.consume.worker_processes import environment_at, make_tables, require_ended_well, stop
+from spark_load.consume.worker_processes import environment_at, make_tables, require_ended_well, run_command, stop
 from spark_load.faults.shapes import RELAY, RELAYS
 from spark_load.profiles.profile import RELAY_LEASE_SECONDS
 from spark_load.runtime.task_context import LoadRun
 
 _MODULE = "sluice"
-_SWITCH = "INSERT OR REPLACE INTO sluice_outbox_switch (topic, bundle_events_max, updated_at_us) VALUES (?, ?, ?)"
 
 
 def outbox_file(run: LoadRun) -> Path:
@@ -24,15 +21,17 @@ def outbox_file(run: LoadRun) -> Path:
 
 
 def make_outbox(run: LoadRun) -> None:
-    """Create the outbox's tables, unless they exist; raises EndpointError if that fails.
+    """Create the outbox's tables, unless they exist, and switch bundles on if the profile has them.
 
-    Bundles are switched on as the profile wants them, up to what the environment's topic declares.
+    Raises:
+        EndpointError: that failed; so it does if the environment's topic declares no bundles.
     """
     if not outbox_file(run).exists():
         make_tables(outbox_file(run), run, "outbox")
     if run.plan.profile.bundle_events_max > 1:
-        with closing(sqlite3.connect(outbox_file(run), autocommit=True)) as outbox:
-            outbox.execute(_SWITCH, (run.deployment.topic, run.plan.profile.bundle_events_max, SystemClock().now_us()))
+        endpoint = [] if run.deployment.endpoint_url is None else ["--endpoint-url", run.deployment.endpoint_url]
+        switch = ["outbox", "bundles", "on", "--reason", "a load test", "--yes", *endpoint]
+        run_command(run, switch, outbox_file(run), fails="bundles were not switched on")
 
 
 def run_relays(run: LoadRun, take: Callable[[Places], None]) -> None:

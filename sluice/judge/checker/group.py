@@ -191,13 +191,17 @@ class Group:
         A consumer that counts attempts itself sends a dead message to its queue's DLQ, under the SQS message id of the
         message as deduplication id; of an event of a bundle, under that and its position.
         """
-        received = {(event.queue, event.sqs_message_id) for event in events if event.kind == Kind.RECEIVED}
+        dead_letter_queues = {*self.expectation.dead_letter_queues.values()}
+        sent = [event for event in events if event.kind == Kind.PUBLISHED and event.queue in dead_letter_queues]
+        received = (
+            {(event.queue, event.sqs_message_id) for event in events if event.kind == Kind.RECEIVED} if sent else set()
+        )
         found = {
             id(event): (queue, event.deduplication_id)
+            for event in sent
             for queue, dead_letter_queue in self.expectation.dead_letter_queues.items()
-            for event in events
-            if event.kind == Kind.PUBLISHED and event.queue == dead_letter_queue
-            if event.deduplication_id is not None and (queue, event.deduplication_id) in received
+            if event.queue == dead_letter_queue and event.deduplication_id is not None
+            if (queue, event.deduplication_id) in received
         }
         self._sent_letters = frozenset(found.values())
         return [event for event in events if id(event) not in found] if found else events

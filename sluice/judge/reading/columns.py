@@ -244,15 +244,16 @@ def _sequence_numbers(dense: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         where = np.flatnonzero(lengths == _NUMBER_DIGITS + (position_digits and position_digits + 1))
         if not len(where):
             continue
-        digits = dense.take(pa.array(where))
+        digits = dense if len(where) == len(dense) else dense.take(pa.array(where))
         if position_digits:
             digits = pc.replace_substring_regex(digits, r"\.([0-9]+)$", r"\1")
         is_whole = pc.and_(
             pc.equal(pc.binary_length(digits), _NUMBER_DIGITS + position_digits), pc.ascii_is_decimal(digits)
-        )
-        where, digits = where[is_whole.to_numpy(zero_copy_only=False)], digits.filter(is_whole)
-        if not len(where):
-            continue
+        ).to_numpy(zero_copy_only=False)
+        if not is_whole.all():
+            where, digits = where[is_whole], digits.filter(pa.array(is_whole))
+            if not len(where):
+                continue
         high[where] = hashes(pc.utf8_slice_codeunits(digits, 0, _NUMBER_DIGITS - _LOW_DIGITS))
         numbers = pc.utf8_slice_codeunits(digits, _NUMBER_DIGITS - _LOW_DIGITS).cast(pa.int64()).to_numpy()
         low[where] = numbers * 10 ** (POSITION_DIGITS - position_digits)

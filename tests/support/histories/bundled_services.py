@@ -194,7 +194,7 @@ def live(folder: Path, seed: int) -> None:
                 queue, message = held.pop()
                 _release(service, queue, message, rng.choice((0, 5, 60)))
             case "send" if held:
-                _send_dead_letter(service, *held[-1])
+                send_dead_letter(service, *held[-1])
     if rng.random() < 0.7:
         service.work()
     service.close()
@@ -208,7 +208,7 @@ def _release(service: BundledService, queue: str, message: TakenMessage, seconds
         return  # its time was over
 
 
-def _send_dead_letter(service: BundledService, queue: str, message: TakenMessage) -> None:
+def send_dead_letter(service: BundledService, queue: str, message: TakenMessage) -> None:
     """Send the last event of a held message to the DLQ, as a worker does that counts attempts itself."""
     if queue not in QUEUES or '"Notification"' in message["Body"]:
         return

@@ -11,6 +11,7 @@ import pytest
 
 from sluice.history.events import HistoryEvent, Kind
 from sluice.judge import engine, recording
+from sluice.judge.checker.group import Group
 from sluice.judge.checker.rules import content, existence
 from sluice.judge.checker.verdict import PropertyStatus, Verdict
 from sluice.judge.engine import JudgeEngine
@@ -18,7 +19,7 @@ from sluice.judge.judge import RunFacts, judge
 from sluice.judge.report.summary import markdown
 from sluice.recorder import rows
 from sluice.recorder.journal import events_of, read_journal
-from tests.support.histories.bundled_services import EXPECTATION, KNOWN, QUEUES, BundledService, live
+from tests.support.histories.bundled_services import EXPECTATION, KNOWN, QUEUES, BundledService, live, send_dead_letter
 from tests.support.histories.recordings import engine_of
 
 
@@ -213,3 +214,22 @@ def test_a_judge_or_recorder_that_forgets_bundles_is_noticed(
     found = {violation.anomaly for violation in _trade(tmp_path, misdeed).violations}
 
     assert bool(found) if anomaly is None else anomaly not in found
+
+
+def test_an_event_that_its_consumer_sent_to_the_dlq_is_lawful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQS would have moved the message after three receives, under another deduplication id and as a whole."""
+    service = BundledService(tmp_path)
+    service.publish(service.events("a", 3))
+    for queue in QUEUES:
+        (message,) = service.receive(queue)
+        send_dead_letter(service, queue, message)
+        service.delete(queue, [message])
+    service.work()
+    service.close()
+
+    lawful = _check(tmp_path)
+    monkeypatch.setattr(Group, "is_sent_by_consumer", lambda *_: False)
+    by_a_broken_judge = _check(tmp_path)
+
+    assert lawful.violations == ()
+    assert "F6" in {violation.anomaly for violation in by_a_broken_judge.violations}
