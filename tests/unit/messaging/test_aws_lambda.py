@@ -308,7 +308,7 @@ def bundle_body(*names: str) -> str:
     return write_bundle([envelope.body for envelope in numbered])
 
 
-def acknowledged(harness: LambdaHarness) -> list[str]:
+def events_taken(harness: LambdaHarness) -> list[str]:
     """Return the data of events that a handler took, in that order; with one commit some are handed out twice."""
     return list(dict.fromkeys(effects_of(harness)))
 
@@ -327,8 +327,8 @@ def test_events_of_a_bundle_have_ends_of_their_own_in_a_batch(lambda_harness: Ha
     harness.throttle(3)
     harness.run()
 
-    assert [name for name in acknowledged(harness) if name[0] == "a"] == ["a1", "a2", "a3", "a4", "a5"]
-    assert [name for name in acknowledged(harness) if name[0] == "b"] == ["b1", "b3"]
+    assert [name for name in events_taken(harness) if name[0] == "a"] == ["a1", "a2", "a3", "a4", "a5"]
+    assert [name for name in events_taken(harness) if name[0] == "b"] == ["b1", "b3"]
     assert [dead.event.data for dead in harness.dead_letters if dead.event is not None] == ["b2"]
     assert handling.called.count("a2") == BATCHES.max_attempts
 
@@ -342,7 +342,7 @@ def test_a_dead_event_takes_no_neighbour_with_it(lambda_harness: Harness, place:
 
     harness.run()
 
-    assert acknowledged(harness) == [f"a{number}" for number in (1, 2, 3) if number != place]
+    assert events_taken(harness) == [f"a{number}" for number in (1, 2, 3) if number != place]
     assert [dead.event.data for dead in harness.dead_letters if dead.event is not None] == [f"a{place}"]
 
 
@@ -357,5 +357,5 @@ def test_a_process_that_ends_within_a_bundle_repeats_nothing(
     harness.crash_at(failpoint)
     harness.run()
 
-    assert acknowledged(harness) == ["a1", "a3"]
+    assert events_taken(harness) == ["a1", "a3"]
     assert [dead.event.data for dead in harness.dead_letters if dead.event is not None] == ["a2"]
