@@ -91,7 +91,7 @@ def receive_bodies(console: Console, _: Request, form: Form) -> Answer:
         found, seen = dead_letter_queue.first_of_group(
             reading, group, is_stopped=lambda: clock.monotonic() - begun > _READ_SECONDS_MAX
         )
-        events = [event for letter in found for event in letter.events]
+        events = [event for each in found for event in each.events]
         shown = [_letter_values(each, inbox_facts(dlq.target, each), is_whole=is_whole) for each in events]
     return Draw(
         "bodies.html",

@@ -181,7 +181,7 @@ def show_dead_letters(dlq: DlqTarget, choice: RowChoice, most: int, *, as_json: 
         dead_letters = dead_letter_queue.peek(reading, received_max, is_stopped=stop.is_stopped)
         groups: dict[str, list[dict[str, Any]]] = {}
         shown = 0
-        for dead_letter in (event for letter in dead_letters for event in letter.events):
+        for dead_letter in (event for each in dead_letters for event in each.events):
             if shown == most or not _is_chosen(dead_letter, choice):
                 continue
             facts = inbox_facts(dlq.target, dead_letter)
@@ -215,22 +215,22 @@ def _is_chosen(dead_letter: StoredDeadLetter, choice: RowChoice) -> bool:
 def inbox_facts(target: ConsumerTarget, dead_letter: StoredDeadLetter) -> dict[str, Any]:
     """Return the inbox's record of a message (`known`), and whether its number is handled or given up.
 
-    Of an event of a bundle also what became of it (`fate`). All are None without a database; `known` is None as well
-    where the inbox has no record, and `fate` of a message of its own.
+    Of an event of a bundle also what became of it (`outcome`). All are None without a database; `known` is None as well
+    where the inbox has no record, and `outcome` of a message of its own.
     """
     if target.database is None:
-        return {"known": None, "is_done_with": None, "fate": None}
+        return {"known": None, "is_done_with": None, "outcome": None}
     name, is_bundled = target.consumer.name, dead_letter.position is not None
     with engines.reading(target.database) as connection, engines.explaining_missing_tables():
         return {
             "known": operations.dead_letter_record(connection, name, dead_letter),
             "is_done_with": operations.is_done_with(connection, name, dead_letter),
-            "fate": operations.fate_of(connection, name, dead_letter) if is_bundled else None,
+            "outcome": operations.outcome_in_words(connection, name, dead_letter) if is_bundled else None,
         }
 
 
 def dead_letter_fields(
-    dead_letter: StoredDeadLetter, *, known: dict[str, Any] | None, is_done_with: bool | None, fate: str | None
+    dead_letter: StoredDeadLetter, *, known: dict[str, Any] | None, is_done_with: bool | None, outcome: str | None
 ) -> dict[str, Any]:
     """Return the JSON fields of a message, or of an event of a bundle; the others are those of `inbox_facts`."""
     fields: dict[str, Any] = {
@@ -244,7 +244,7 @@ def dead_letter_fields(
         "is_done_with": is_done_with,
     }
     if dead_letter.position is not None:
-        fields["bundle"] = {"event": dead_letter.position + 1, "of": len(dead_letter.bundled), "fate": fate}
+        fields["bundle"] = {"event": dead_letter.position + 1, "of": len(dead_letter.bundled), "outcome": outcome}
     if dead_letter.envelope is None:
         return fields | {"undecodable": dead_letter.fault, "body": dead_letter.body}
     envelope = dead_letter.envelope
@@ -263,8 +263,8 @@ def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
             output.line(f"    message {row['sqs_message_id']}")
         if "bundle" in row:
             bundle = row["bundle"]
-            fate = f": {bundle['fate']}" if bundle["fate"] else ""
-            output.line(f"    event {bundle['event']} of {bundle['of']} of that message{fate}")
+            outcome = f": {bundle['outcome']}" if bundle["outcome"] else ""
+            output.line(f"    event {bundle['event']} of {bundle['of']} of that message{outcome}")
         output.line(f"    here since {row['in_dlq_since']}, received {row['receive_count']} times")
         if row["known"] is not None:
             known = row["known"]

@@ -411,7 +411,7 @@ def dead_letter_record(connection: Connection, consumer: str, dead_letter: Store
     return None if row is None else dict(row)
 
 
-def fate_of(connection: Connection, consumer: str, dead_letter: StoredDeadLetter) -> str:
+def outcome_in_words(connection: Connection, consumer: str, dead_letter: StoredDeadLetter) -> str:
     """Return what became of an event of a bundle that is a dead letter as a whole, in words."""
     if is_done_with(connection, consumer, dead_letter):
         return "handled or given up: dropped if it is brought back"

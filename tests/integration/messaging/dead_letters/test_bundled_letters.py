@@ -17,7 +17,7 @@ type Run = Callable[..., Result]
 
 
 @pytest.fixture
-def letter(harness: DlqHarness, database: Engine) -> str:
+def bundle_id(harness: DlqHarness, database: Engine) -> str:
     """Return the id of a bundle of five in the DLQ, of which 1 is handled, 2 was dead by itself, and 4 is set aside."""
     inbox = InboxHarness(database, parks_gaps=True)
     inbox.bring(1)
@@ -27,23 +27,23 @@ def letter(harness: DlqHarness, database: Engine) -> str:
     return harness.send(DEAD, envelope("a", 1), MessageBody=body)
 
 
-def test_inspect_shows_what_became_of_each_event_of_a_bundle(run: Run, letter: str) -> None:
+def test_inspect_shows_what_became_of_each_event_of_a_bundle(run: Run, bundle_id: str) -> None:
     (group,) = json.loads(run("inspect", "--json").stdout)["groups"]
     shown = run("inspect").stdout
 
-    assert [(row["seq"], row["bundle"]["fate"]) for row in group["messages"]] == [
+    assert [(row["seq"], row["bundle"]["outcome"]) for row in group["messages"]] == [
         (1, "handled or given up: dropped if it is brought back"),
         (2, "dead: no such customer"),
         (3, "not handled, and no attempt is recorded"),
         (4, "set aside in the inbox: dropped if it is brought back"),
         (5, "not handled, and no attempt is recorded"),
     ]
-    assert {row["sqs_message_id"] for row in group["messages"]} == {letter}
+    assert {row["sqs_message_id"] for row in group["messages"]} == {bundle_id}
     assert "event 2 of 5 of that message: dead: no such customer" in shown
 
 
-def test_redrive_brings_a_bundle_back_once_and_names_its_events(run: Run, harness: DlqHarness, letter: str) -> None:
-    del letter
+def test_redrive_brings_a_bundle_back_once_and_names_its_events(run: Run, harness: DlqHarness, bundle_id: str) -> None:
+    del bundle_id
     result = json.loads(run("redrive", "--event-id", "a-3", "--yes", "--json").stdout)
 
     (body,) = bodies(harness, QUEUE)
@@ -52,7 +52,7 @@ def test_redrive_brings_a_bundle_back_once_and_names_its_events(run: Run, harnes
     assert result["moved"] == [{"group": "a", "seq": number} for number in (1, 2, 3, 4, 5)]
 
 
-def test_replace_changes_one_event_and_leaves_its_neighbours(run: Run, harness: DlqHarness, letter: str) -> None:
+def test_replace_changes_one_event_and_leaves_its_neighbours(run: Run, harness: DlqHarness, bundle_id: str) -> None:
     done = run("replace", "a", "3", "--data", "-", *WHY, input='{"n": 30}')
 
     (body,) = bodies(harness, QUEUE)
@@ -63,8 +63,8 @@ def test_replace_changes_one_event_and_leaves_its_neighbours(run: Run, harness: 
     assert kept["seq"] == 3
 
 
-def test_a_bundle_is_deleted_as_a_whole_and_only_by_its_id(run: Run, harness: DlqHarness, letter: str) -> None:
-    done = run("purge-one", "--message-id", letter, *WHY)
+def test_a_bundle_is_deleted_as_a_whole_and_only_by_its_id(run: Run, harness: DlqHarness, bundle_id: str) -> None:
+    done = run("purge-one", "--message-id", bundle_id, *WHY)
 
     assert "which is number 1, 2, 3, 4, 5 of group a" in done.output
     assert harness.drain(DEAD) == []

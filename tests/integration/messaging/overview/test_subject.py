@@ -143,8 +143,8 @@ def test_one_event_of_a_bundle_is_erased_and_its_neighbours_stay_dead(shop: Oper
     assert erased["copies"] == []
     assert code == 0
     assert _positions(shop)["bundled"] == (1, False)
-    (letter,) = shop.sqs.receive_message(QueueUrl=shop.url(DLQ), MaxNumberOfMessages=10)["Messages"]
-    assert letter["Body"] == write_bundle(bodies[1:])
+    (left,) = shop.sqs.receive_message(QueueUrl=shop.url(DLQ), MaxNumberOfMessages=10)["Messages"]
+    assert left["Body"] == write_bundle(bodies[1:])
 
 
 def test_groups_go_on_over_erased_numbers(shop: OperatedShop) -> None:
