@@ -40,6 +40,7 @@ STAYS = (
     "in recordings, which have no bodies: 16 hex digits of a hash of each body",
     "what is not searched: messages in queues, the consumers' own tables, logs, backups",
 )
+_RECEIVES = (10, 9, 7)  # letters that a receive brings at most
 _LETTERS_MAX = 10_000
 _COLUMNS = ("place", "of", "group", "number", "epoch", "event", "")
 
@@ -207,14 +208,23 @@ def _dlqs(sources: Sources) -> Iterator[DlqTarget]:
 
 
 def _receive(dlq: DlqTarget, clock: StoppableClock) -> tuple[list[StoredDeadLetter], str | None]:
-    """Return the letters of a DLQ that can be seen, released again, and why there may be others; None if not."""
+    """Return the letters of a DLQ that can be seen, released again, and why there may be others; None if not.
+
+    A receive that ends within a group hides the rest of it, so the DLQ is read again with receives that end elsewhere.
+    """
+    seen: dict[str, StoredDeadLetter] = {}
     try:
         queue = dlq.open()
-        with Reading(queue, clock=clock) as reading:
-            letters = dead_letter_queue.peek(reading, _LETTERS_MAX, is_stopped=clock.is_stopped)
+        about = sum(queue.counts.values())
+        for at_once in _RECEIVES:
+            with Reading(queue, clock=clock) as reading:
+                letters = dead_letter_queue.peek(reading, _LETTERS_MAX, is_stopped=clock.is_stopped, at_once=at_once)
+            seen |= {letter.sqs_message_id: letter for letter in letters}
+            if about <= len(seen) or clock.is_stopped():
+                break
     except (MessagingError, ClientError, BotoCoreError) as error:
         return [], f"{dlq.name}: {explain_failure(error)}"
-    about = sum(queue.counts.values())
+    letters = list(seen.values())
     if about <= len(letters):
         return letters, None
     return letters, (
@@ -250,15 +260,17 @@ def _copy_of(dlq: DlqTarget, dead_letter: StoredDeadLetter) -> StoredCopy:
 def _erase_letters(dlq: DlqTarget, subject: Subject, eraser: SubjectEraser, clock: StoppableClock) -> int:
     """Erase the letters of a DLQ that are of a subject, and return how many there were.
 
-    Erased letters make room for later ones of their groups, so it reads again until it finds none.
+    Erased letters make room for later ones of their groups, so it reads again until it finds none, with
+    receives of each size.
     """
     if dlq.target.database is None:
         return 0
     queue, erased = dlq.open(), 0
+    at_once, *others = _RECEIVES
     destination = Destination(dlq.sqs(), naming.queue_name(dlq.target.environment, dlq.target.consumer))
     while not clock.is_stopped():
         with Reading(queue, clock=clock) as reading:
-            letters = dead_letter_queue.peek(reading, _LETTERS_MAX, is_stopped=clock.is_stopped)
+            letters = dead_letter_queue.peek(reading, _LETTERS_MAX, is_stopped=clock.is_stopped, at_once=at_once)
             found = [(dead_letter, _events_of(subject, dead_letter)) for dead_letter in letters]
             ours = [(dead_letter, events) for dead_letter, events in found if events and reading.is_safe(dead_letter)]
             for dead_letter, events in ours:
@@ -267,8 +279,10 @@ def _erase_letters(dlq: DlqTarget, subject: Subject, eraser: SubjectEraser, cloc
                         eraser.write_down(connection, _copy_of(dlq, event))
                 _erase_letter(reading, dead_letter, events, destination, Destination(dlq.sqs(), dlq.name))
                 erased += len(events)
-        if not ours:
+        if not ours and not (letters and others):
             break
+        if not ours:
+            at_once, *others = others
     return erased
 
 

@@ -325,11 +325,16 @@ def counts(attributes: Mapping[str, str]) -> dict[str, int]:
     return {name: int(attributes[f"ApproximateNumberOfMessages{suffix}"]) for name, suffix in suffixes.items()}
 
 
-def peek(reading: Reading, most: int, *, is_stopped: Callable[[], bool]) -> list[StoredDeadLetter]:
-    """Return up to `most` letters, the first ones of some groups, which stay hidden until the reading ends."""
+def peek(
+    reading: Reading, most: int, *, is_stopped: Callable[[], bool], at_once: int = limits.RECEIVE_MESSAGES_MAX
+) -> list[StoredDeadLetter]:
+    """Return up to `most` letters, the first ones of some groups, which stay hidden until the reading ends.
+
+    A receive brings `at_once` letters at most. The group in which it ends has its other letters hidden.
+    """
     found: dict[str, StoredDeadLetter] = {}
     while len(found) < most and not is_stopped():
-        dead_letters = reading.receive(min(most - len(found), limits.RECEIVE_MESSAGES_MAX))
+        dead_letters = reading.receive(min(most - len(found), at_once))
         # all visible letters were read, or the first one's hold has ended
         if not dead_letters or dead_letters[0].sqs_message_id in found:
             break

@@ -230,6 +230,19 @@ def test_a_recording_has_no_content_to_erase(shop: OperatedShop, tmp_path: Path)
     assert JANE not in repr(rows)
 
 
+def test_letters_are_seen_although_a_receive_ends_within_their_group(shop: OperatedShop) -> None:
+    """Ten of the 21 letters are three groups, and the first letter of the next, which hides its others."""
+    for number in range(21):
+        group, id_ = f"group-{number // 3}", str(number)
+        letter = {"MessageBody": "letter", "MessageGroupId": group, "MessageDeduplicationId": id_}
+        shop.sqs.send_message(QueueUrl=shop.url(DLQ), **letter)
+
+    found, _ = _subject(shop, "find", "--group", "group-3")
+
+    assert [copy["place"] for copy in found["copies"]] == [DLQ] * 3
+    assert [reason for reason in found["not_searched"] if reason.startswith(f"{DLQ}:")] == []
+
+
 def test_a_queue_that_cannot_be_read_is_no_success(shop: OperatedShop) -> None:
     """Each consumer has two DLQs, and each that was not searched is named."""
     shop.denied.add("ReceiveMessage")
