@@ -309,6 +309,7 @@ def test_many_long_random_runs_of_relays_lose_and_reorder_nothing(kind: type[Rel
             ),
             "a copy within five minutes",
             id="bundles that are not stored",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             lambda world, publish, failpoint: world.relay(
@@ -316,6 +317,7 @@ def test_many_long_random_runs_of_relays_lose_and_reorder_nothing(kind: type[Rel
             ),
             "a copy within five minutes",
             id="bundles with an event that was sent alone",
+            marks=pytest.mark.slow,
         ),
     ],
 )
