@@ -20,7 +20,7 @@ from benchmarks.outbox import bundles, growth, relay, storage, verdict, writers
 from benchmarks.publishing import client, publish
 from benchmarks.report import ResultTable, Section
 from benchmarks.rounds import Measurement
-from benchmarks.worker import lanes, pace, waiting
+from benchmarks.worker import hot_group, lanes, pace, waiting
 from sluice.clock import SystemClock
 from sluice.messaging.database import engines
 
@@ -33,6 +33,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "storage": storage.measure,
     "lanes": lanes.measure,
     "client": client.measure,
+    "hot-group": hot_group.measure,
     "worker": pace.measure,
     "waiting": waiting.measure,
     "publish": publish.measure,
@@ -54,10 +55,10 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     what the outbox costs those who write to it growth
     look and mark while the outbox grows verdict   an outbox compared with an inbox, row by row of their groups storage
     bytes a message leaves in Postgres lanes     what a worker costs over a plain receive and delete client    what a
-    call to AWS costs the processor, beside boto3 worker    what workers do by processes, beside others; an inbox of ten
-    million rows waiting   what a worker does whose handlers wait, on an event loop and on threads, beside aiobotocore
-    and taskiq publish   what a message costs the load test to publish, beside other clients check     events the
-    checker judges in a second, beside DuckDB
+    call to AWS costs the processor, beside boto3 hot-group one group: a message for each event, and bundles worker
+    what workers do by processes, beside others; an inbox of ten million rows waiting   what a worker does whose
+    handlers wait, on an event loop and on threads, beside aiobotocore and taskiq publish   what a message costs the
+    load test to publish, beside other clients check     events the checker judges in a second, beside DuckDB
 
     publish and check need Java, lanes a LocalStack of its own; worker, waiting, publish and check install what they are
     held against. Nothing else should run on the machine meanwhile.

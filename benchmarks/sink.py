@@ -117,11 +117,12 @@ class _Connection(asyncio.Protocol):
         elif length is not None and len(body) >= int(length[1]):
             self._received = b""
             if (delay_seconds := self._delay_seconds()) > 0:
-                asyncio.get_running_loop().call_later(delay_seconds, self._respond, *_answer(head, body))
+                asyncio.get_running_loop().call_later(delay_seconds, self._respond, head, body)
             else:
-                self._respond(*_answer(head, body))
+                self._respond(head, body)
 
-    def _respond(self, kind: str, body: bytes) -> None:
+    def _respond(self, request_head: bytes, request_body: bytes) -> None:
+        kind, body = _answer(request_head, request_body)
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
         self._transport.write(head.encode() + body)
 

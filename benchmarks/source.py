@@ -1,7 +1,8 @@
 """Answers of an SQS queue that always has another message, in SQS's JSON protocol; `sink` sends them.
 
 The groups take turns: there are a thousand, more than lanes, so two lanes never hold messages of the same group, and
-each message has the next number of its group.
+each message has the next number of its group. The queues of `HOT_QUEUES` have one group, and give out its next message
+when the last one is deleted, as SQS does.
 """
 
 import base64
@@ -11,6 +12,7 @@ import uuid
 from itertools import count
 
 from sluice.declaration import Consumer
+from sluice.messaging.bundle import write_bundle
 from sluice.messaging.envelope import Envelope, Event
 
 _GROUPS = 1_000
@@ -28,6 +30,11 @@ _numbers = count()
 def answer(operation: str, body: bytes) -> bytes:
     """Return SQS's answer to a call: the wanted number of messages, or success without doing anything."""
     request = json.loads(body)
+    hot = _HOT.get(request.get("QueueUrl", "").rpartition("/")[2])
+    if hot is not None and operation == "ReceiveMessage":
+        return hot.receive()
+    if hot is not None and operation.startswith("DeleteMessage"):
+        hot.is_held = False
     if operation == "ReceiveMessage":
         kind = _MESSAGE_BY_QUEUE.get(request["QueueUrl"].rpartition("/")[2], _message)
         return json.dumps({"Messages": [kind() for _ in range(request.get("MaxNumberOfMessages", 1))]}).encode()
@@ -77,6 +84,27 @@ def _taskiq_message() -> dict[str, object]:
 
 _MESSAGE_BY_QUEUE = {"celery.fifo": _celery_message, "taskiq.fifo": _taskiq_message}
 """The function that makes a message, by the name of the queue; other queues get Sluice's."""
+
+
+class _HotGroup:
+    """A queue with one group, whose messages hold so many events."""
+
+    def __init__(self, events: int) -> None:
+        self._events, self._next, self.is_held = events, 1, False
+
+    def receive(self) -> bytes:
+        """Return the answer to a receive: the next message, unless the last one is held."""
+        if self.is_held:
+            return b"{}"
+        first, self._next, self.is_held = self._next, self._next + self._events, True
+        events = [Event(type="order.placed", group="hot", data={"number": first + n}) for n in range(self._events)]
+        bodies = [Envelope(event=event, seq=first + n, epoch=1).body for n, event in enumerate(events)]
+        return json.dumps({"Messages": [_received_message(write_bundle(bodies), first, events[0])]}).encode()
+
+
+HOT_QUEUES = {"hot.fifo": 1, "hot-bundles.fifo": 50}
+"""Queues with one group, and how many events each of their messages has."""
+_HOT = {name: _HotGroup(events) for name, events in HOT_QUEUES.items()}
 
 
 def _base64(value: object) -> str:

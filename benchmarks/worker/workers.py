@@ -37,7 +37,13 @@ class WorkCounts:
 
 @contextmanager
 def running_worker(
-    engine: Engine, queue: Queue, handlers: Handlers, *, lanes: int, database_connections: int | None = None
+    engine: Engine,
+    queue: Queue,
+    handlers: Handlers,
+    *,
+    lanes: int,
+    database_connections: int | None = None,
+    commits_bundles: bool = False,
 ) -> Iterator[WorkCounts]:
     """Run a worker until the end of the block, and yield its counts."""
     settings = WorkerSettings(
@@ -53,6 +59,7 @@ def running_worker(
         hold_seconds_max=300,
         is_ordered=True,
         database_connections=database_connections,
+        commits_bundles=commits_bundles,
     )
     tally = WorkerTally()
     worker = assemble_worker(

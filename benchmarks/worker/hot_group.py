@@ -1,0 +1,80 @@
+"""Measure events a second of one group: a message each, and bundles with a commit for each event or with one."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, insert
+from sqlalchemy.orm import Session
+
+from benchmarks import databases, sink
+from benchmarks.report import Section, table
+from benchmarks.rounds import interleave
+from benchmarks.worker.lanes import REGION, cpu_seconds
+from benchmarks.worker.workers import running_worker
+from sluice.clock import SystemClock, eventually
+from sluice.declaration import metrics
+from sluice.messaging.envelope import Event
+from sluice.messaging.handlers import ANY, Context, Handlers
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.sqs import queue
+from sluice.messaging.sqs.queue import Queue
+
+_DELAY_SECONDS, _SECONDS, _WARM_UP_SECONDS = 0.01, 3.0, 1.0
+_SINGLE = "a message for each event"
+_KINDS = {
+    _SINGLE: ("hot.fifo", False),
+    "bundles of 50, a commit for each event": ("hot-bundles.fifo", False),
+    "bundles of 50, one commit": ("hot-bundles.fifo", True),
+}
+_metadata = MetaData()
+for _table in inbox_tables.metadata.sorted_tables:
+    _table.to_metadata(_metadata)
+_effects = Table(
+    "benchmark_effects",
+    _metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("seq", BigInteger, nullable=False),
+)
+_insert = insert(_effects)
+_clock = SystemClock()
+
+
+def measure(urls: Mapping[str, str], rounds: int) -> Section:
+    """Compare messages and bundles of one group, at a queue that answers after 10 ms; the handler writes one row."""
+    spent: dict[tuple[str, str], list[float]] = defaultdict(list)
+    cells: dict[tuple[str, str], Callable[[], float]] = {
+        (database, kind): partial(_rate, url, *chosen, spent[database, kind])
+        for database, url in urls.items()
+        for kind, chosen in _KINDS.items()
+    }
+    rates = interleave(cells, rounds)
+    rows = [
+        (
+            *(*cell, f"{rate.median:,.0f}", rate.noise, rate.over(rates[cell[0], _SINGLE]).ratio),
+            f"{statistics.median(spent[cell]):.2f}",
+        )
+        for cell, rate in rates.items()
+    ]
+    head = ("database", "what", "events/s", "noise", "to single messages", "processor, ms an event")
+    return Section(tables={"hot-group": table(head, rows, text_columns=2)}, plots={})
+
+
+def _rate(url: str, queue_name: str, commits_bundles: bool, spent: list[float]) -> float:  # noqa: FBT001 (of `_KINDS`)
+    """Return the events a second, and add to `spent` the worker's processor time of one."""
+    with sink.running(_DELAY_SECONDS) as endpoint, databases.with_empty_tables(url, _metadata) as engine:
+        source = Queue(queue.client(endpoint, REGION, connections=4), f"{endpoint}/000000000000/{queue_name}")
+        handlers = Handlers({ANY: _handle})
+        with running_worker(engine, source, handlers, lanes=1, commits_bundles=commits_bundles) as counts:
+            eventually(lambda: counts.so_far()[metrics.HANDLED] > 0, timeout_seconds=30, describe="the first event")
+            _clock.sleep(_WARM_UP_SECONDS)
+            before, began, cpu = counts.so_far()[metrics.HANDLED], _clock.monotonic(), cpu_seconds()
+            _clock.sleep(_SECONDS)
+            events, seconds = counts.so_far()[metrics.HANDLED] - before, _clock.monotonic() - began
+            spent.append(1_000 * (cpu_seconds() - cpu) / max(1, events))
+            return events / seconds
+
+
+def _handle(session: Session, _: Event, context: Context) -> None:
+    session.execute(_insert, {"seq": context.seq})
