@@ -20,6 +20,8 @@ def violations(evidence: RunEvidence, *, queue: str) -> list[str]:
     return [
         *of_database(evidence),
         *of_deletes(evidence),
+        *of_messages(evidence),
+        *of_dead_letters(evidence),
         *of_functions(evidence),
         *of_history(evidence, queue=queue),
     ]
@@ -70,10 +72,26 @@ def of_deletes(evidence: RunEvidence) -> Iterator[str]:
             yield f"message {sqs_message_id} was taken for deleted and came again"
 
 
-def of_functions(evidence: RunEvidence) -> Iterator[str]:
-    """Yield what is wrong with answers of functions, and each dead letter: no event has failed as often as it may."""
+def of_messages(evidence: RunEvidence) -> Iterator[str]:
+    """Yield the events that were sent in two messages: the topic would deliver both, and nobody sends again here."""
+    messages: dict[int, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
+    for message in evidence.messages:
+        for number in message[1]:
+            messages[number].add(message)
+    for number, different in messages.items():
+        if len(different) > 1:
+            yield f"event {number} was sent in {len(different)} different messages"
+
+
+def of_dead_letters(evidence: RunEvidence) -> Iterator[str]:
+    """Yield each dead letter that is not poison: no event has failed as often as it may."""
     for number, group in evidence.dead:
-        yield f"event {number} of group {group} is in the DLQ, and its attempts are not used up"
+        if number not in evidence.poison:
+            yield f"event {number} of group {group} is in the DLQ, and its attempts are not used up"
+
+
+def of_functions(evidence: RunEvidence) -> Iterator[str]:
+    """Yield what is wrong with answers of functions."""
     for invocation in evidence.answers:
         yield from wrong_answers(invocation)
 

@@ -24,7 +24,7 @@ GROUPS = ("a", "b", "c", "d", "e")
 _FUNCTION_GROUPS = GROUPS[:4]
 _KINDS = (*PROCESS, *NETWORK, FaultKind.LOCK, FaultKind.DEPLOY)
 """What a virtual run can do: no server is there to be restarted."""
-_FUNCTION_BATCH = 8  # events that are committed at once: an invocation has several of a group, and of several groups
+_BATCH = 8  # events that are committed at once: several of a group, and of several groups
 _LASTS_SECONDS = (0.5, 12.0)  # the visibility timeout is 5 s
 
 
@@ -67,17 +67,27 @@ def function_story(seed: int, *, shape: Shape = "chaos", messages: int = 24, sec
 
     To each shape belong throttles and wrong answers.
     """
+    publishes = _in_batches(seed, _FUNCTION_GROUPS, messages, seconds)
+    kinds = (kind for kind in SHAPES[shape] if kind in _KINDS)
+    return _with_faults(seed, publishes, (*kinds, *FUNCTION), seconds)
+
+
+def bundled_story(seed: int, *, shape: Shape = "chaos", messages: int = 24, seconds: float = 30.0) -> Story:
+    """Return the run of a seed whose events come in batches of two groups, so that several of a group wait at once."""
+    publishes = _in_batches(seed, GROUPS[:2], messages, seconds)
+    return _with_faults(seed, publishes, [kind for kind in SHAPES[shape] if kind in _KINDS], seconds)
+
+
+def _in_batches(seed: int, groups: Sequence[str], messages: int, seconds: float) -> tuple[Publish, ...]:
     rng = Random(f"publishes/{seed}")  # noqa: S311 (a load is not a secret)
-    publishes = tuple(
+    return tuple(
         Publish(
             number=number,
-            group=rng.choice(_FUNCTION_GROUPS),
-            at_seconds=round(seconds * (number - number % _FUNCTION_BATCH) / messages, 2),
+            group=rng.choice(groups),
+            at_seconds=round(seconds * (number - number % _BATCH) / messages, 2),
         )
         for number in range(messages)
     )
-    kinds = (kind for kind in SHAPES[shape] if kind in _KINDS)
-    return _with_faults(seed, publishes, (*kinds, *FUNCTION), seconds)
 
 
 def _with_faults(seed: int, publishes: tuple[Publish, ...], kinds: Sequence[FaultKind], seconds: float) -> Story:

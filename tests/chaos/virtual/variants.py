@@ -13,18 +13,20 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
+from sluice.declaration import Commit
 from sluice.messaging import Ack, Context, Event, Outcome
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import HoldLostError, TransientError
 from sluice.messaging.handlers import Handler
 from sluice.messaging.sqs.queue import Queue
+from tests.chaos.virtual.bundled_run import BundledRun, ForgetsBoundaries
 from tests.chaos.virtual.django_run import Django, DjangoMarksBefore, DjangoOutsideAtomic
 from tests.chaos.virtual.function_run import FunctionRun
-from tests.chaos.virtual.schedules import Publish, Story, function_story, story
+from tests.chaos.virtual.schedules import Publish, Story, bundled_story, function_story, story
 from tests.chaos.virtual.virtual_run import Process, VirtualRun, event_of
 from tests.support.messaging import world
 from tests.support.messaging.broken_functions import MISTAKES
-from tests.support.messaging.broken_workers import MarksBefore
+from tests.support.messaging.broken_workers import AcknowledgesAfterTheFirst, DiesWithItsNeighbours, MarksBefore
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,8 @@ VARIANTS: dict[str, Callable[[Story, Path], VirtualRun]] = {
     "asyncio": Asyncio,
     "django": Django,
     "lambda": FunctionRun,
+    "bundles": BundledRun,
+    "bundles-together": partial(BundledRun, commit=Commit.BUNDLE),
     "no-inbox": NoInbox,
     "outside-outbox": OutsideOutbox,
     "delete-first": DeletesFirst,
@@ -142,11 +146,16 @@ VARIANTS: dict[str, Callable[[Story, Path], VirtualRun]] = {
     "asyncio-marks-before": AsyncioMarksBefore,
     "django-marks-before": DjangoMarksBefore,
     "django-outside-atomic": DjangoOutsideAtomic,
+    "bundles-unstored": partial(BundledRun, kind_of_store=ForgetsBoundaries),
+    "bundles-die-together": partial(BundledRun, processor=DiesWithItsNeighbours),
+    "bundles-after-the-first": partial(BundledRun, processor=AcknowledgesAfterTheFirst),
     **{f"lambda-{mistake}": partial(FunctionRun, mistake=mistake) for mistake in MISTAKES},
 }
-"""By name; only the first four are to be valid."""
+"""By name; only the first six are to be valid."""
 
 
 def story_of(variant: str) -> Callable[..., Story]:
     """Return what makes the stories of a variant."""
+    if variant.startswith("bundles"):
+        return bundled_story
     return function_story if variant.startswith("lambda") else story

@@ -9,9 +9,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol, override
+from unittest import mock
 
 from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
 from botocore.parsers import ResponseParserError
@@ -20,7 +22,8 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
 from sluice.declaration import Consumer, Gaps, Poison
-from sluice.messaging import Ack, Context, Event, Outcome
+from sluice.messaging import Ack, Context, Event, Outcome, Reject
+from sluice.messaging.bundle import events_of
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import decode
 from sluice.messaging.handlers import Handler, Handlers
@@ -28,8 +31,10 @@ from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.outbox.store import Store
 from sluice.messaging.sqs.queue import ReceivedMessage
 from sluice.messaging.telemetry.recording import RelayRecording, WorkerRecording
-from sluice.messaging.worker.hooks import SettledMessage, WorkerHooks
+from sluice.messaging.worker import build
+from sluice.messaging.worker.hooks import WorkerHooks
 from sluice.messaging.worker.processing import async_handlers
+from sluice.messaging.worker.processing.deleter import Deleter
 from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 from sluice.messaging.worker.worker import Parts
@@ -40,7 +45,7 @@ from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import WIRE, FaultKind
 from tests.chaos.virtual.schedules import CONSUMER, PRODUCER, RELAY, WORKERS, Publish, Story
 from tests.support.messaging.database_errors import busy
-from tests.support.messaging.world import TOPIC, World, create_tables
+from tests.support.messaging.world import SETTINGS, TOPIC, World, create_tables
 
 _DRAIN_SECONDS = 900.0
 _STEPS_MAX = 20_000
@@ -146,6 +151,8 @@ class RunEvidence:
         deleted: SQS message ids that a worker took for deleted, and how much of the history was there then.
         answers: the invocations of functions that were answered, as `function_answers` describes them.
         dead: number and group of each event in the DLQ.
+        poison: numbers of the events that the handler rejects.
+        messages: deduplication id, and numbers of the events, of each message that a relay tried to publish.
         visibility_seconds: the queue's visibility timeout.
         hits: how often each kind of fault struck.
         unfinished: why it came to no end; None when everything was drained.
@@ -157,6 +164,8 @@ class RunEvidence:
     deleted: list[tuple[str, int]]
     answers: list[dict[str, Any]]
     dead: list[tuple[int, str]]
+    poison: frozenset[int]
+    messages: list[tuple[str, tuple[int, ...]]]
     visibility_seconds: int
     hits: Counter[str]
     unfinished: str | None
@@ -183,6 +192,7 @@ class VirtualRun(World):
     subscribers = (CONSUMER,)
     processor: type[MessageProcessor] = MessageProcessor
     declared = _DECLARED
+    bundle_events_max = 1
 
     def __init__(self, story: Story, folder: Path) -> None:
         self.story, self.aws, self.rng = story, Aws(story.seed), Random(f"run/{story.seed}")  # noqa: S311
@@ -198,7 +208,7 @@ class VirtualRun(World):
             policy=InboxPolicy.of_consumer(self.declared),
             simulator=self.aws,
             timeout_seconds=self.declared.visibility_timeout_seconds,
-            max_attempts=self.declared.max_receive_count(1),
+            max_attempts=self.declared.max_receive_count(self.bundle_events_max),
         )
         event.listen(self.engine, "before_cursor_execute", self._refuse)
         event.listen(self.engine, "connect", _never_wait)
@@ -228,20 +238,26 @@ class VirtualRun(World):
 
     def new_relay(self) -> Process:
         """Return a relay."""
-        return self.relay(rng=self.rng, failpoint=self.reach, hooks=[RelayRecording(self.recorder)])
+        return self.relay(
+            settings=replace(SETTINGS, bundle_events_max=self.bundle_events_max),
+            rng=self.rng,
+            failpoint=self.reach,
+            hooks=[RelayRecording(self.recorder)],
+        )
 
     def new_worker(self) -> Process:
         """Return a worker of several lanes, whose messages are deleted together."""
-        self.settings = ProcessorSettings.of_consumer(self.declared)
+        self.settings = ProcessorSettings.of_consumer(self.declared, bundle_events_max=self.bundle_events_max)
         deleting = Deleting(self)
-        worker_parts = self.worker(
-            handlers=Handlers.of_function(self.handler()),
-            kind=self.processor,
-            worker_settings=replace(WorkerSettings.of_consumer(self.declared, lanes=_LANES), wait_seconds=0),
-            rng=self.rng,
-            failpoint=deleting.reach,
-            hooks=[WorkerRecording(self.recorder, queue_url=self.url), deleting],
-        )
+        with mock.patch.object(build, "Deleter", partial(_WatchedDeleter, deleting)):
+            worker_parts = self.worker(
+                handlers=Handlers.of_function(self.handler()),
+                kind=self.processor,
+                worker_settings=replace(WorkerSettings.of_consumer(self.declared, lanes=_LANES), wait_seconds=0),
+                rng=self.rng,
+                failpoint=deleting.reach,
+                hooks=[WorkerRecording(self.recorder, queue_url=self.url), deleting],
+            )
         worker_parts.deleter.begin()
         return _Steps(worker_parts.parts, deleting, self.rng)
 
@@ -250,9 +266,13 @@ class VirtualRun(World):
 
         def handle(session: Session, of: Event, _context: Context) -> Outcome:
             self.write_effect(session, of)
-            return Ack()
+            return Reject("poison") if self.is_poison(of.data["number"]) else Ack()
 
         return handle
+
+    def is_poison(self, _number: int) -> bool:
+        """Return whether the handler rejects the event of that number."""
+        return False
 
     def produce(self, publish: Publish) -> None:
         """Commit an event and its row together."""
@@ -460,13 +480,23 @@ class VirtualRun(World):
 
     def _evidence(self, unfinished: str | None) -> RunEvidence:
         with self.calm.connect() as connection:
+            committed = _rows(connection, "committed")
             return RunEvidence(
-                committed=_rows(connection, "committed"),
+                committed=committed,
                 effects=_rows(connection, "effect"),
                 history=self._history.rows,
                 deleted=self.deleted,
                 answers=self.answers,
                 dead=[(of.data["number"], of.group) for of in (decode(body).event for body in self.bodies_in_dlq())],
+                poison=frozenset(number for number, _ in committed if self.is_poison(number)),
+                messages=[
+                    (
+                        entry["MessageDeduplicationId"],
+                        tuple(of.event.data["number"] for of in events_of(entry["Message"])),
+                    )
+                    for call in self.sns_calls.requests
+                    for entry in call
+                ],
                 visibility_seconds=self.declared.visibility_timeout_seconds,
                 hits=self.hits,
                 unfinished=unfinished,
@@ -482,11 +512,6 @@ class Deleting(WorkerHooks):
         self.waiting = deque[str]()
 
     @override
-    def before_acknowledge(self, settled: SettledMessage) -> None:
-        """Take in what is handed over next."""
-        self.waiting.append(settled.message.sqs_message_id)
-
-    @override
     def not_deleted(self, message: ReceivedMessage) -> None:
         """Take in what the worker knows to come again."""
         self._failed.add(message.sqs_message_id)
@@ -496,6 +521,19 @@ class Deleting(WorkerHooks):
         if place == "after_delete" and (over := self.waiting.popleft()) not in self._failed:
             self._run.took_for_deleted(over)
         self._run.reach(place)
+
+
+class _WatchedDeleter(Deleter):
+    """Tells which messages are handed over to it."""
+
+    def __init__(self, deleting: Deleting, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._deleting = deleting
+
+    @override
+    def delete(self, message: ReceivedMessage) -> None:
+        self._deleting.waiting.append(message.sqs_message_id)
+        super().delete(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -537,3 +575,8 @@ def event_of(publish: Publish) -> Event:
 def _rows(connection: Any, table: str) -> list[tuple[int, str]]:
     found = connection.execute(text(f"SELECT number, group_id FROM {table} ORDER BY id"))  # noqa: S608 (our own names)
     return [(int(number), str(group)) for number, group in found]
+
+
+def _numbers(body: str) -> tuple[int, ...]:
+    """Return the numbers of the events in a message's body."""
+    return tuple(int(arrived.event.data["number"]) for arrived in events_of(body))

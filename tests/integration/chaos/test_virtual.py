@@ -7,7 +7,7 @@ import pytest
 from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import FaultKind
 from tests.chaos.virtual.running import Result, result, witness
-from tests.chaos.virtual.schedules import function_story, story
+from tests.chaos.virtual.schedules import bundled_story, function_story, story
 
 
 @pytest.mark.parametrize(
@@ -145,6 +145,47 @@ def test_a_product_without_one_part_is_found_invalid_and_shrunk(
     assert len(least.story.publishes) == messages_left
     assert len(whole.faults) >= 8
     assert result(least.story, variant).violations == least.result.violations
+
+
+_BUNDLE_SEED = 7
+"""With it a relay is killed between a bundle's boundary and its answer, and events of the group are committed then."""
+
+
+def _bundle_result(variant: str, seed: int = _BUNDLE_SEED) -> Result:
+    return result(bundled_story(seed, shape="crashes", messages=16), variant)
+
+
+@pytest.mark.parametrize(
+    ("variant", "seed"),
+    [
+        ("bundles", _BUNDLE_SEED),
+        *(pytest.param("bundles", seed, marks=pytest.mark.deep) for seed in range(8, 101)),
+        pytest.param("bundles-together", _BUNDLE_SEED, marks=pytest.mark.slow),
+        *(pytest.param("bundles-together", seed, marks=pytest.mark.deep) for seed in range(8, 101)),
+    ],
+)
+def test_bundled_events_are_handled_once_in_order_and_poison_dies_alone(variant: str, seed: int) -> None:
+    """No event is sent in two different messages, and no neighbour of a rejected one is in the DLQ."""
+    found = _bundle_result(variant, seed)
+
+    assert found.violations == ()
+    assert found.unfinished is None
+    assert found.events == 16
+
+
+@pytest.mark.parametrize(
+    ("variant", "sentence"),
+    [
+        ("bundles-unstored", "was sent in 2 different messages"),
+        pytest.param("bundles-die-together", "is in the DLQ, and its attempts are not used up", marks=pytest.mark.slow),
+        pytest.param("bundles-after-the-first", "it has no effect, is in no queue", marks=pytest.mark.slow),
+    ],
+)
+def test_bundles_with_a_classic_mistake_are_found_invalid(variant: str, sentence: str) -> None:
+    """The same seed is valid with the product."""
+    found = _bundle_result(variant)
+
+    assert any(sentence in violation for violation in found.violations)
 
 
 def test_a_schedule_has_what_a_virtual_run_can_do_and_nothing_else() -> None:

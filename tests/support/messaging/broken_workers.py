@@ -11,12 +11,14 @@ from typing import Any, override
 
 from sqlalchemy.orm import Session
 
+from sluice.messaging.bundle import BundledEvent
 from sluice.messaging.errors import HoldLostError, TransientError
 from sluice.messaging.handlers import Ack, Reject, Retry
 from sluice.messaging.inbox.groups import DecodedMessage
 from sluice.messaging.inbox.sequence import Action, Decision, State
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterSender
 from sluice.messaging.sqs.queue import ReceivedMessage
-from sluice.messaging.worker.processing.acknowledgements import Acknowledgement, Delete, Release
+from sluice.messaging.worker.processing.acknowledgements import Acknowledgement, Delete, MoveToDlq, Release
 from sluice.messaging.worker.processing.deleter import Deleter
 from sluice.messaging.worker.processing.handler_runner import HandlerAttempt, TransactionMark
 from sluice.messaging.worker.processing.message_lease import MessageLease
@@ -197,3 +199,25 @@ class TakesABatchAsAWhole(Deleter):
     ) -> list[tuple[ReceivedMessage, HoldLostError | TransientError | None]]:
         super()._try_deletes(messages)
         return [(message, None) for message in messages]
+
+
+class AcknowledgesAfterTheFirst(MessageProcessor):
+    """Broken: takes a bundle for handled when its first event is."""
+
+    @override
+    def _work_on_events(
+        self, lease: MessageLease, events: Sequence[BundledEvent], dead_letters: DeadLetterSender
+    ) -> Acknowledgement:
+        return super()._work_on_events(lease, events[:1], dead_letters)
+
+
+class DiesWithItsNeighbours(MessageProcessor):
+    """Broken: sends the events behind a dead one to the DLQ, too."""
+
+    has_dead_event = False
+
+    @override
+    def _work_on_event(self, *arguments: Any) -> Acknowledgement:
+        ended = MoveToDlq() if self.has_dead_event else super()._work_on_event(*arguments)
+        self.has_dead_event = isinstance(ended, MoveToDlq)
+        return ended

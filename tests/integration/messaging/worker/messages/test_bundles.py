@@ -21,15 +21,15 @@ from sluice.messaging.envelope import Event
 from sluice.messaging.failpoints import WORKER
 from sluice.messaging.handlers import ANY, Ack, Context, Handlers, LaneHandler, Reject, Retry
 from sluice.messaging.inbox.groups import DecodedMessage, InboxPolicy
-from sluice.messaging.sqs.dead_letter_queue import DeadLetterSender
 from sluice.messaging.sqs.queue import ReceivedMessage
 from sluice.messaging.worker.hooks import WorkerHooks
 from sluice.messaging.worker.processing import bundle_processor
-from sluice.messaging.worker.processing.acknowledgements import Acknowledgement, Delete, MoveToDlq, Release
+from sluice.messaging.worker.processing.acknowledgements import Acknowledgement, Delete, Release
 from sluice.messaging.worker.processing.event_processor import AttemptResult, BundleProgress
 from sluice.messaging.worker.processing.handler_runner import HandlerRunner
 from sluice.messaging.worker.processing.message_lease import MessageLease
 from sluice.messaging.worker.processing.processor import MessageProcessor
+from tests.support.messaging.broken_workers import AcknowledgesAfterTheFirst, DiesWithItsNeighbours
 from tests.support.messaging.connection_misdeeds import driver_of
 from tests.support.messaging.faulty_calls import Fault, ProcessKill, failing_at
 from tests.support.messaging.world import (
@@ -519,16 +519,6 @@ def test_one_transaction_refuses_a_handler_that_takes_an_async_session(engine: E
 # --- negative controls: the same checks fail a worker that is broken in one way
 
 
-class AcknowledgesAfterTheFirst(MessageProcessor):
-    """Broken: takes a bundle for handled when its first event is."""
-
-    @override
-    def _work_on_events(
-        self, lease: MessageLease, events: Sequence[BundledEvent], dead_letters: DeadLetterSender
-    ) -> Acknowledgement:
-        return super()._work_on_events(lease, events[:1], dead_letters)
-
-
 class CountsReceives(MessageProcessor):
     """Broken: takes each receive of a bundle for an attempt at each of its events."""
 
@@ -549,18 +539,6 @@ class GoesOnBehindAFailure(MessageProcessor):
     def _work_on_event(self, *arguments: Any) -> Acknowledgement:
         ended = super()._work_on_event(*arguments)
         return Delete() if isinstance(ended, Release) else ended
-
-
-class DiesWithItsNeighbours(MessageProcessor):
-    """Broken: sends the events behind a dead one to the DLQ, too."""
-
-    has_dead_event = False
-
-    @override
-    def _work_on_event(self, *arguments: Any) -> Acknowledgement:
-        ended = MoveToDlq() if self.has_dead_event else super()._work_on_event(*arguments)
-        self.has_dead_event = isinstance(ended, MoveToDlq)
-        return ended
 
 
 def work_on_a_difficult_bundle(engine: Engine, kind: type[MessageProcessor], *, commits_bundles: bool = False) -> None:
