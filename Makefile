@@ -90,7 +90,7 @@ spark-tests: setup
 
 .PHONY: slow
 slow: setup ## Run the tests that make test leaves out because they are slow; 30 minutes
-	@$(PYTEST) -m slow tests/integration tests/pages contract_tests
+	@$(PYTEST) -m slow tests contract_tests
 
 .PHONY: contract
 contract: setup ## Test every promise on LocalStack, or on AWS_ENDPOINT_URL if it is set

@@ -219,7 +219,7 @@ def _receive(dlq: DlqTarget, clock: StoppableClock) -> tuple[list[StoredDeadLett
         for at_once in _RECEIVES:
             with Reading(queue, clock=clock) as reading:
                 letters = dead_letter_queue.peek(reading, _LETTERS_MAX, is_stopped=clock.is_stopped, at_once=at_once)
-            seen |= {letter.sqs_message_id: letter for letter in letters}
+            seen |= {dead_letter.sqs_message_id: dead_letter for dead_letter in letters}
             if about <= len(seen) or clock.is_stopped():
                 break
     except (MessagingError, ClientError, BotoCoreError) as error:

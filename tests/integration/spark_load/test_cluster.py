@@ -163,6 +163,7 @@ def test_a_cluster_that_runs_failed_tasks_again_is_refused(
     assert "spark.task.maxFailures is 4, allowed is 1" in ended.stdout
 
 
+@pytest.mark.slow
 def test_modules_of_tasks_are_loaded_before_the_fork(spark: SparkSession) -> None:
     wanted = set(TASK_MODULES)
 

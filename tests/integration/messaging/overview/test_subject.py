@@ -234,8 +234,8 @@ def test_letters_are_seen_although_a_receive_ends_within_their_group(shop: Opera
     """Ten of the 21 letters are three groups, and the first letter of the next, which hides its others."""
     for number in range(21):
         group, id_ = f"group-{number // 3}", str(number)
-        letter = {"MessageBody": "letter", "MessageGroupId": group, "MessageDeduplicationId": id_}
-        shop.sqs.send_message(QueueUrl=shop.url(DLQ), **letter)
+        sent = {"MessageBody": "letter", "MessageGroupId": group, "MessageDeduplicationId": id_}
+        shop.sqs.send_message(QueueUrl=shop.url(DLQ), **sent)
 
     found, _ = _subject(shop, "find", "--group", "group-3")
 

@@ -80,6 +80,7 @@ def _write_broken_journal(run: LoadRun, published: Mapping[int, tuple[str, int]]
     journal.flush()
 
 
+@pytest.mark.slow
 def test_only_messages_that_stay_single_are_published_again(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:

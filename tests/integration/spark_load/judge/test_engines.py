@@ -27,6 +27,8 @@ from tests.support.histories.recordings import engine_of, table_of, write_parque
 pytestmark = pytest.mark.spark
 _SLOW = (
     *(name for name in CASES if name.startswith("bundles")),
+    "of several clocks",
+    "random, one",
     "sane",
     "torn",
     "every anomaly, recorded",
@@ -64,9 +66,7 @@ def _judgement_or_refusal(
     [
         "no journal",
         "of no event",
-        "of several clocks",
         "of two recorders",
-        "random, one",
         *(pytest.param(name, marks=pytest.mark.slow) for name in _SLOW),
     ],
 )

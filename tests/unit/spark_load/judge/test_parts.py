@@ -22,6 +22,7 @@ from sluice.judge.reading.parquet_files import RowSelection, pieces, together, w
 from sluice.judge.tally import PLACE_KEYS, TALLY, add_up, shorten
 from spark_load.judge import parts
 from tests.support.anomalies import CASES as ANOMALIES
+from tests.support.cases import one_case_in
 from tests.support.histories.builders import EXPECTATION, publish_event, receive_event
 from tests.support.histories.planned_runs import STRICT, judge_run
 from tests.support.histories.recording_cases import CASES, RecordingCase, anomalies, break_at_random, forward
@@ -109,7 +110,7 @@ def _judge_recording(engine: JudgeEngine, place: Path, case: RecordingCase) -> d
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in _UNREADABLE])
+@pytest.mark.parametrize("name", one_case_in(3, [name for name in CASES if name not in _UNREADABLE]))
 def test_a_recording_is_judged_alike_in_one_part_and_in_several(tmp_path: Path, name: str) -> None:
     """Spark reads a large history in parts; verdict and charts must not depend on that."""
     place, case = tmp_path / "recording", CASES[name]
@@ -173,7 +174,7 @@ def test_a_planned_run_is_judged_alike_in_one_part_and_in_several(
     )
 
 
-@pytest.mark.parametrize("name", ANOMALIES)
+@pytest.mark.parametrize("name", one_case_in(3, ANOMALIES))
 def test_every_single_anomaly_is_found_alike_in_one_and_several_parts(tmp_path: Path, name: str) -> None:
     """For each anomaly a history that shows it, and one that nearly does."""
     case = ANOMALIES[name]
