@@ -553,6 +553,7 @@ def test_wrong_usage_is_refused(tmp_path: Path, arguments: list[str], error: str
     assert ended.stderr.splitlines()[-1].startswith(error)
 
 
+@pytest.mark.slow
 def test_a_queue_that_asks_for_it_deduplicates_for_three_seconds_only(shared_endpoint: str) -> None:
     """The queue `x-window3-y.fifo` treats a repeat after 3 s as a new message; any other queue drops it."""
     sqs = boto3.client(

@@ -40,7 +40,7 @@ def _misbehaving(faulty_worker: str, ending: str) -> Any:
     return handle
 
 
-@pytest.mark.parametrize(("kind", "faulty_worker", "ending"), one_case_in(20, KINDS_OF_ASYNCIO, MISDEEDS, ENDINGS))
+@pytest.mark.parametrize(("kind", "faulty_worker", "ending"), one_case_in(40, KINDS_OF_ASYNCIO, MISDEEDS, ENDINGS))
 def test_a_misbehaving_asyncio_handlers_message_is_done_once_or_dead(
     on_postgres: Engine, kind: str, faulty_worker: str, ending: str
 ) -> None:
@@ -91,7 +91,7 @@ def _assert_accounted_for(world: World, *, may_repeat: bool = False) -> None:
         assert len(reason) <= CHARACTERS_MAX + len("attempt 3: ")
 
 
-@pytest.mark.parametrize(("faulty_worker", "ending"), one_case_in(12, MISDEEDS, ENDINGS))
+@pytest.mark.parametrize(("faulty_worker", "ending"), one_case_in(32, MISDEEDS, ENDINGS))
 def test_a_misbehaving_handlers_message_is_done_once_or_dead(on_file: Engine, faulty_worker: str, ending: str) -> None:
     """The handler misbehaves in every attempt: it closes its session, commits, forks, and so on.
 
@@ -100,7 +100,7 @@ def test_a_misbehaving_handlers_message_is_done_once_or_dead(on_file: Engine, fa
     _assert_misbehaviour_loses_nothing(on_file, faulty_worker, ending)
 
 
-@pytest.mark.parametrize(("faulty_worker", "ending"), one_case_in(24, MISDEEDS, ENDINGS))
+@pytest.mark.parametrize(("faulty_worker", "ending"), one_case_in(64, MISDEEDS, ENDINGS))
 def test_a_misbehaving_handlers_message_is_done_once_or_dead_on_postgres(
     on_postgres: Engine, faulty_worker: str, ending: str
 ) -> None:
@@ -114,7 +114,7 @@ def test_a_misbehaving_handlers_message_is_done_once_or_dead_on_postgres(
 @pytest.mark.parametrize(
     ("faulty_worker", "ending"),
     # a child would write as well
-    one_case_in(6, [name for name in MISDEEDS if name != "forks"], ["Ack", "Reject", "CustomError"]),
+    one_case_in(12, [name for name in MISDEEDS if name != "forks"], ["Ack", "Reject", "CustomError"]),
 )
 def test_misbehaving_before_the_effect_leaves_a_message_done_once_or_dead(
     engine: Engine, faulty_worker: str, ending: str
@@ -178,7 +178,7 @@ def test_misbehaving_differently_each_time_leaves_a_message_done_once_or_dead(
         _assert_accounted_for(world)
 
 
-@pytest.mark.parametrize(("faulty_worker", "ending"), one_case_in(4, MISDEEDS, ["Ack", "CustomError"]))
+@pytest.mark.parametrize(("faulty_worker", "ending"), one_case_in(12, MISDEEDS, ["Ack", "CustomError"]))
 def test_a_parked_message_of_a_misbehaving_handler_is_done_once_or_held(
     engine: Engine, faulty_worker: str, ending: str
 ) -> None:
