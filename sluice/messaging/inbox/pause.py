@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, delete, select
 from sqlalchemy.exc import DBAPIError
 
 from sluice.clock import Clock, utc
+from sluice.limits import WAIT_SECONDS_MAX
 from sluice.messaging.database import engines
 from sluice.messaging.database.audit import Operator
 from sluice.messaging.database.server_settings import DURABLE
@@ -24,6 +25,8 @@ from sluice.terminal.printable import printable
 _log = Logger()
 LOOK_SECONDS = 2.0
 """Seconds after which the thread that looks for parked groups looks at the pause again."""
+RELEASE_SECONDS = LOOK_SECONDS + WAIT_SECONDS_MAX
+"""Seconds after which what is released comes into no poll that began before the pause was seen."""
 _LOOK_SECONDS_MAX = 10.0  # after these a lane looks itself: that thread waits, or there is none, as in a test
 _REASON_CHARACTERS_MAX = 200
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from sqlalchemy.orm import Session
@@ -15,14 +15,16 @@ from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from sluice.declaration import Commit, Consumer, Lambda
+from sluice.declaration.fields.functions import SCHEDULED_EVENT
 from sluice.messaging import Ack, Context, Event, Outcome, Reject, Retry
 from sluice.messaging.aws_lambda.handler import LambdaHandler
 from sluice.messaging.bundle import write_bundle
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.errors import TransientError
+from sluice.messaging.inbox.pause import PauseOperator
 from sluice.simulator.model import AwsRefusal
 from sluice.testing import LambdaHarness
-from sluice.testing.lambda_harness import Function
+from sluice.testing.lambda_harness import Function, FunctionContext
 from tests.support.messaging.broken_functions import (
     count_receives_as_attempts,
     delete_before_commit,
@@ -359,3 +361,27 @@ def test_a_process_that_ends_within_a_bundle_repeats_nothing(
 
     assert events_taken(harness) == ["a1", "a3"]
     assert [dead.event.data for dead in harness.dead_letters if dead.event is not None] == ["a2"]
+
+
+def test_a_pause_that_the_schedule_has_seen_ends_with_the_mapping(lambda_harness: Harness) -> None:
+    """A process that handles the schedule during a pause gets the first batch after it, and nothing has looked since."""
+    pausing = PauseOperator(consumer=BATCHES.name, actor="ann", reason="the bank is closed")
+
+    def invoke_during_a_pause(handler: LambdaHandler) -> Function:
+        def function(event: dict[str, Any], context: FunctionContext) -> dict[str, Any]:
+            with handler.worker.parts.engine.begin() as connection:
+                pausing.pause(connection)
+            handler(dict(SCHEDULED_EVENT), context)
+            with handler.worker.parts.engine.begin() as connection:
+                pausing.resume(connection)
+            assert len(harness.events) == 1, "the bundle comes again"
+            return handler(event, context)
+
+        return function
+
+    harness = lambda_harness(Handling(), consumer=BATCHES, broken=invoke_during_a_pause)
+    harness.send_body(bundle_body("a1", "a2", "a3"), "a")
+
+    harness.run(for_seconds=0)
+
+    assert effects_of(harness) == ["a1", "a2", "a3"]

@@ -17,6 +17,7 @@ from sluice.messaging.errors import EnvelopeError
 from sluice.messaging.handlers import Ack, Reject
 from sluice.messaging.inbox.admission import Admission
 from sluice.messaging.inbox.groups import DecodedMessage
+from sluice.messaging.inbox.pause import RELEASE_SECONDS
 from sluice.messaging.inbox.sequence import Action, Decision
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterSender
 from sluice.messaging.sqs.queue import ReceivedMessage
@@ -57,7 +58,7 @@ class BundleProcessor(EventProcessor):
             for position in range(settled_count, len(events)):
                 if position not in results:
                     if position > settled_count and self._is_stopped(lease):
-                        return Release(0)
+                        return self._release_rest(lease, position)
                     if is_together:
                         results = self._work_together(lease, events, position)
                         is_together = position in results and isinstance(results[position].ended, Decision)
@@ -88,11 +89,22 @@ class BundleProcessor(EventProcessor):
         A transaction may be open, so the database is not asked: what another thread has seen of a pause counts.
         """
         self._failpoint("between_events")
-        if self._wait.is_stopped() or self._pause.was_paused:
+        if self._wait.is_stopped() or self._is_paused():
             return True
         lease.begin_again()
         self._give_sign()
         return False
+
+    def _is_paused(self) -> bool:
+        """Return whether a thread has seen a pause. A function has none that looks: its mapping is its pause."""
+        return self._settings.unfinished_max is None and self._pause.was_paused
+
+    def _release_rest(self, lease: MessageLease, settled_count: int) -> Release:
+        """Release a bundle whose first events are settled. During a pause no open poll is to get it at once again."""
+        if self._wait.is_stopped() or not self._is_paused():
+            return Release(0)
+        self.transactions.run(lease, partial(self._settle, lease, settled_count))
+        return Release(RELEASE_SECONDS)
 
     def _work_together(self, lease: MessageLease, events: Sequence[BundledEvent], begin: int) -> Results:
         """Handle events of a bundle in one transaction, and return their results.

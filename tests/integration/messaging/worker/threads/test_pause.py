@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import OperationalError
 
 from sluice.clock import eventually
+from sluice.limits import WAIT_SECONDS_MAX
 from sluice.messaging.errors import DeadLetterError
 from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.inbox.pause import LOOK_SECONDS, PauseOperator, PauseWatch
@@ -98,6 +99,8 @@ def test_a_bundle_is_released_between_two_events_and_uses_up_no_attempt(engine: 
     assert worker.parts.pause.is_paused()
     worker.processor.process(message)
     assert world.committed_effects() == [("a", 1)]
+    world.simulator.advance(LOOK_SECONDS + WAIT_SECONDS_MAX - 1)
+    assert worker.queue.receive(attempt_id=None, wait_seconds=0) is None, "a poll that is still open"
 
     _act(world, BOB.resume)
     _step_later(world, worker)
