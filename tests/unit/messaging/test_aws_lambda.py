@@ -364,7 +364,7 @@ def test_a_process_that_ends_within_a_bundle_repeats_nothing(
 
 
 def test_a_pause_that_the_schedule_has_seen_ends_with_the_mapping(lambda_harness: Harness) -> None:
-    """A process that handles the schedule during a pause gets the first batch after it, and nothing has looked since."""
+    """A process that handled the schedule during a pause gets the first batch after it; nothing has looked since."""
     pausing = PauseOperator(consumer=BATCHES.name, actor="ann", reason="the bank is closed")
 
     def invoke_during_a_pause(handler: LambdaHandler) -> Function:
