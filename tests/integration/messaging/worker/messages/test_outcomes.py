@@ -466,8 +466,9 @@ def test_a_server_that_restarts_while_a_handler_runs_has_the_effect_once(server:
 def test_a_lane_receives_nothing_more_while_the_database_is_away(server: Server) -> None:
     """A message that it receives and cannot handle would lose an attempt; the others wait in the queue."""
     world = World(server.engine)
-    world.send("a", "b")
     worker = world.worker()
+    worker.parts.pause.is_paused()  # it knows now that its consumer is not
+    world.send("a", "b")
     server.shut()
 
     steps = [worker.lane.step() for _ in range(4)]

@@ -241,8 +241,9 @@ def test_w8_a_failing_commit_listener_leaves_no_open_transaction(engine: Engine)
             failures.append("failed")
             raise RuntimeError("not now")
 
-    world.send("a")
     worker = world.worker()
+    worker.parts.pause.is_paused()  # it knows now that its consumer is not
+    world.send("a")
     event.listen(engine, "commit", fails)
     worker.lane.step()
     positions = world.last_numbers()
