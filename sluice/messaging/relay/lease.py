@@ -69,18 +69,19 @@ class Lease:
     def acquire(self) -> bool:
         """Take the lease if no other relay holds it, and return whether this relay leads now.
 
-        Otherwise `seen` is the lease of the leader.
+        Otherwise `seen` is the lease of the leader. If the commit fails, this relay does not lead, as another may get
+        the same token; if it was applied all the same, nobody leads until the lease runs out.
 
         Raises:
             OutboxError: the tables are missing.
         """
+        token = None
         with engines.explaining_missing_tables(), self._transaction() as connection:
             connection.execute(select(self._idle_limit(connection), DURABLE))
             holding, now_us = self._find(connection), engines.now_us(connection, self._clock)
             if holding is not None and self._is_over(holding, now_us):
-                self.token = self._take_over(connection, holding, now_us)
-        if holding is None:
-            self.token = self._insert_lease()
+                token = self._take_over(connection, holding, now_us)
+        self.token = self._insert_lease() if holding is None else token
         return self.token is not None
 
     def _find(self, connection: Connection) -> HeldLease | None:

@@ -164,6 +164,7 @@ class Relay:
         self._walked_to = ""  # the next look reads the groups behind this one; "" begins a walk over all groups
         self._has_walk_due_heads = self._is_walk_over = False
         self._is_first_walk = True  # heads may have been sent alone by an earlier leader
+        self._walked_token: int | None = None  # the leadership that walk and batches are of
         self._batches: deque[list[Head]] = deque()
         self._taken_groups: set[str] = set()  # groups with a message in a batch or in a call
         self._looked_at, self._looked_at_us = 0.0, 0
@@ -245,21 +246,23 @@ class Relay:
     def _lead(self) -> bool:
         """Acquire the lease, or renew it in time; return whether this relay leads."""
         if not self.is_leading:
+            self._walked_token = None
             self._calls.collect(0)  # drop the answers to calls of an earlier leadership
             if self._calls:
                 return False  # wait for the earlier calls, so that new ones come after them
             invoked_at = self._clock.monotonic()
             if self._lease.acquire():
                 self._renewed_at = invoked_at
-                self._begin_first_walk()
-                self._batches.clear()  # batches of an earlier leadership
-                self._taken_groups.clear()
-                self._stands_by_for = None
-                _log.info("leading", owner=self._lease.owner, token=self._lease.token)
             else:
                 self._log_leader()
         elif self._clock.monotonic() - self._renewed_at > self._settings.lease_seconds / 3:
             self._renew()
+        if self._lease.token != self._walked_token:
+            self._begin_first_walk()
+            self._batches.clear()  # batches of an earlier leadership
+            self._taken_groups.clear()
+            self._stands_by_for, self._walked_token = None, self._lease.token
+            _log.info("leading", owner=self._lease.owner, token=self._lease.token)
         return self.is_leading
 
     def _log_leader(self) -> None:

@@ -261,6 +261,33 @@ def test_a_leader_whose_clock_stood_still_sends_nothing_of_the_next_leaders(worl
     assert not relay.is_leading
 
 
+def test_a_takeover_that_an_error_cuts_short_begins_with_a_first_walk(world: World) -> None:
+    """The relay has the lease, and an earlier leader may have sent the head alone."""
+    relay = a_leader(world)
+    world.clock.sleep(PAST_LEASE_SECONDS)
+    dying = a_leader(world, failpoint=failing_at("after_publish"))
+    world.commit("a")
+    with pytest.raises(ProcessKill):
+        work(dying)
+    world.commit("a")
+    world.clock.sleep(PAST_LEASE_SECONDS)
+    acquire = relay._lease.acquire
+
+    def cut_short() -> bool:
+        relay._lease.acquire = acquire
+        acquire()
+        raise OperationalError("SELECT", {}, Exception("the database is away"))
+
+    assert relay.step() is False
+    relay._lease.acquire = cut_short
+    with pytest.raises(OperationalError):
+        relay.step()
+
+    work(relay)
+
+    assert [seqs for seqs, _ in requests(world)] == [[1], [1], [2]]
+
+
 def test_a_stored_bundle_is_sent_with_bundles_off(world: World) -> None:
     """A leader that dies after it stored a bundle, and one with bundles off: the event is sent as it was stored."""
     relay = a_leader(world, failpoint=failing_at("after_bundle"))

@@ -2,9 +2,12 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from sqlalchemy import Engine, select, update
+from sqlalchemy.exc import OperationalError
 
 from sluice.clock import VirtualClock
 from sluice.messaging.database import engines
@@ -125,6 +128,31 @@ def test_p13_a_stale_token_changes_nothing_and_its_holder_notices(engine: Engine
     assert zombie.token is None
     assert leader.token == 2
     leader.renew()
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_p13_a_takeover_whose_commit_fails_leads_nobody(
+    engine: Engine, clock: VirtualClock, *, is_applied: bool
+) -> None:
+    """Rolled back, the next relay gets the same token; applied without an answer, it costs one lease."""
+    lease, failing, other = (_lease(engine, owner, clock) for owner in ("one", "failing", "other"))
+    lease.acquire()
+    clock.sleep(EXPIRED_SECONDS)
+    commit = engine.dialect.do_commit
+
+    def fail(connection: Any) -> None:
+        if is_applied:
+            commit(connection)
+        raise OperationalError("COMMIT", {}, Exception("no answer"))
+
+    with patch.object(engine.dialect, "do_commit", fail), pytest.raises(OperationalError):
+        failing.acquire()
+
+    assert other.acquire() is not is_applied
+    with pytest.raises(LeaseLostError):
+        failing.renew()
+    clock.sleep(EXPIRED_SECONDS)
+    assert other.acquire()
 
 
 def test_p13_a_takeover_waits_for_a_write_and_then_fails(postgres: Engine, clock: VirtualClock) -> None:
