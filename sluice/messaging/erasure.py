@@ -23,6 +23,7 @@ from sluice.messaging.errors import EnvelopeError
 from sluice.messaging.inbox import tables as inbox
 from sluice.messaging.inbox.tables import GAP
 from sluice.messaging.outbox import tables as outbox
+from sluice.messaging.outbox.operations import let_go_alone
 from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT
 
 ERASED = "erased"
@@ -199,7 +200,10 @@ def _erase_message(connection: Connection, row_id: int) -> None:
         return
     tombstone = decode(row.body).as_tombstone(is_same_event=True)
     values = {"type": TOMBSTONE, "body": tombstone.body, "attributes": json.dumps(tombstone.event.message_attributes)}
-    given_up = {"status": PENDING, "attempts": 0, "not_before_us": 0} if row.status == QUARANTINED else {}
+    given_up: dict[str, Any] = {}
+    if row.status == QUARANTINED:
+        given_up = {"status": PENDING, "attempts": 0, "not_before_us": 0}
+        let_go_alone(connection, row.id)
     connection.execute(update(outbox.messages).where(*conditions).values({**values, **given_up}))
 
 

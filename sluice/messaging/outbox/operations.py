@@ -57,7 +57,7 @@ class OutboxOperator(Operator):
         first = select(messages.c.id).where(*self._group(group_id), messages.c.status == PENDING)
         first_id = connection.execute(first.order_by(messages.c.group_seq).limit(1)).scalar()
         if first_id is not None:  # a relay may have sent it alone, and would not know it behind this one
-            _let_go_alone(connection, first_id)
+            let_go_alone(connection, first_id, unless_stored=True)
         connection.execute(delete(bundles).where(bundles.c.first_id == found.id))
         self._change(connection, found, "resend", {"status": PENDING, "deduplication_id": str(uuid.uuid4())})
 
@@ -86,13 +86,19 @@ class OutboxOperator(Operator):
         return len(found)
 
     def unquarantine(self, connection: Connection, group_id: str, group_seq: int) -> None:
-        """Let the relay try a quarantined message again, unchanged and under its own deduplication id."""
+        """Let the relay try a quarantined message again, unchanged and under its own deduplication id.
+
+        A bundle that may have arrived goes again as a whole.
+        """
         found = self._find(connection, group_id, group_seq, QUARANTINED)
-        _let_go_alone(connection, found.id)
+        let_go_alone(connection, found.id, unless_stored=True)
         self._change(connection, found, "unquarantine", {"status": PENDING})
 
     def skip(self, connection: Connection, group_id: str, group_seq: int) -> None:
-        """Give a quarantined message up: publish a tombstone in its place. The audit keeps its body."""
+        """Give a quarantined message up: publish a tombstone in its place. The audit keeps its body.
+
+        Of a bundle that may have arrived this is the first event; the others go again in other messages.
+        """
         found = self._find(connection, group_id, group_seq, QUARANTINED)
         tombstone = decode(found.body).as_tombstone()
         values = {
@@ -102,7 +108,7 @@ class OutboxOperator(Operator):
             "attributes": json.dumps(tombstone.event.message_attributes),
             "deduplication_id": tombstone.deduplication_id,
         }
-        _let_go_alone(connection, found.id)
+        let_go_alone(connection, found.id)
         self._change(connection, found, "skip", values)
 
     def switch_bundles(self, connection: Connection, bundle_events_max: int) -> None:
@@ -189,15 +195,16 @@ def bundle_switch(connection: Connection, topic: str) -> tuple[int, int]:
     """Return how many events a message may have, as an operator switched it, and how many bundles are not sent yet."""
     switched = select(switches.c.bundle_events_max).where(switches.c.topic == topic)
     stored = select(func.count()).select_from(bundles.join(messages, messages.c.id == bundles.c.first_id))
-    on_their_way = (messages.c.topic == topic, messages.c.status == PENDING, bundles.c.event_count > 1)
+    on_their_way = (messages.c.topic == topic, messages.c.status != SENT, bundles.c.event_count > 1)
     count = connection.execute(stored.where(*on_their_way)).scalar_one()
     return connection.execute(switched).scalar() or 1, count
 
 
-def _let_go_alone(connection: Connection, first_id: int) -> None:
-    """Store that an event has a message of its own, unless something is stored of it."""
+def let_go_alone(connection: Connection, first_id: int, *, unless_stored: bool = False) -> None:
+    """Store that an event has a message of its own; with `unless_stored` only if nothing is stored of it."""
     made = engines.insert(connection.dialect.name, bundles).values(first_id=first_id, event_count=1)
-    connection.execute(made.on_conflict_do_nothing())
+    stored = made.on_conflict_do_update(index_elements=["first_id"], set_={"event_count": 1})
+    connection.execute(made.on_conflict_do_nothing() if unless_stored else stored)
 
 
 def resend_all(operator: OutboxOperator, connection: Connection, ranges: Iterable[tuple[str, int, int]]) -> int:

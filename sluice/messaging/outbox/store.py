@@ -148,7 +148,7 @@ class Head:
     """The first unfinished event of a group. Instants are microseconds UTC by the database's clock.
 
     Args:
-        stored_count: how many events its message has, as is stored; None if nothing is stored.
+        stored_count: how many events its message has, as was stored before the look; None if nothing was.
         has_follower: whether the next event is there and may be in the same message.
         followers: the events behind it that are in its message.
     """
@@ -172,6 +172,11 @@ class Head:
     def events(self) -> tuple["Head", ...]:
         """Return the events of its message, in order."""
         return (self, *self.followers)
+
+    @property
+    def is_new_bundle(self) -> bool:
+        """Return whether it is a bundle that was stored after the look, so that nobody can have sent it earlier."""
+        return bool(self.followers) and self.stored_count is None
 
     @property
     def is_whole(self) -> bool:
@@ -359,13 +364,13 @@ class Store:
             connection: the connection of `Lease.writing`.
             marked: the outcomes; only heads that are still pending are changed.
         """
-        self._free_bundles(connection, marked)
+        self._change_bundles(connection, marked)
         sent, others = list[tuple[int, str, str]](), list[tuple[Head, PublishRetry | PublishRefusal, int]]()
         for head, outcome, delay_us in marked:
             if isinstance(outcome, PublishSuccess):
                 ids = (outcome.sns_message_id, outcome.sns_sequence_number or "")
                 sent += [(event.id, *ids) for event in head.events]
-            else:
+            elif not (head.is_new_bundle and isinstance(outcome, PublishRefusal)):
                 others.append((head, outcome, delay_us))
         if sent:
             self._mark_sent(connection, sent)
@@ -374,22 +379,24 @@ class Store:
         now_us = engines.now_us(connection, self._clock)
         alike: dict[type[PublishOutcome], list[dict[str, Any]]] = {}
         for head, refused, delay_us in others:
-            # Nothing of a refused message has arrived: the events behind its first one go on in other messages.
-            events = (head,) if isinstance(refused, PublishRefusal) else head.events
-            rows = [{"of": event.id, **_marks(refused, now_us, delay_us)} for event in events]
-            alike.setdefault(type(refused), []).extend(rows)
+            alike.setdefault(type(refused), []).append({"of": head.id, **_marks(refused, now_us, delay_us)})
         for rows in alike.values():  # one statement for all heads of a kind: ten statements cost five times as much
             connection.execute(_MARK, rows)
 
-    def _free_bundles(self, connection: Connection, marked: Sequence[tuple[Head, PublishOutcome, int]]) -> None:
-        """Delete what is stored of messages that were sent or refused."""
-        ended_ids = [
-            head.id
-            for head, outcome, _ in marked
-            if head.stored_count is not None and not isinstance(outcome, PublishRetry)
-        ]
+    def _change_bundles(self, connection: Connection, marked: Sequence[tuple[Head, PublishOutcome, int]]) -> None:
+        """Delete what is stored of messages that were sent or torn; let each event of a refused new bundle go alone.
+
+        A bundle that was refused at a later try is kept, as an earlier try may have arrived.
+        """
+        refused = [head for head, outcome, _ in marked if isinstance(outcome, PublishRefusal)]
+        ended = [head for head, outcome, _ in marked if isinstance(outcome, PublishSuccess)]
+        ended += [head for head in refused if head.is_new_bundle or not head.is_whole]
+        ended_ids = [head.id for head in ended if head.followers or head.stored_count is not None]
         if ended_ids:
             connection.execute(delete(bundles).where(bundles.c.first_id.in_(ended_ids)))
+        alone = {event.id: (1, 0) for head in refused if head.is_new_bundle for event in head.events}
+        if alone:
+            connection.execute(self._store_bundles, self._bounds_parameters(alone))
 
     def _mark_sent(self, connection: Connection, sent: Sequence[tuple[int, str, str]]) -> None:
         parameters: dict[str, Any] = {"sent": json.dumps(sent)}

@@ -127,14 +127,18 @@ class Publisher:
 
 
 class BoundedPublish:
-    """Publishes through another publisher, and refuses a batch whose only head is too large, without a call."""
+    """Publishes through another publisher, and refuses a batch whose only event is too large, without a call.
+
+    A bundle fitted when it was stored, and may have arrived: only SNS refuses it.
+    """
 
     def __init__(self, publish: Any, event_bytes_max: int) -> None:
         self._publish, self._event_bytes_max = publish, event_bytes_max
 
     def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
         """Publish one batch of `batches`, and return the outcome of each head, in the order of `heads`."""
-        refused = too_large(heads, self._event_bytes_max) if len(heads) == 1 else None
+        is_one_event = len(heads) == 1 and not heads[0].followers
+        refused = too_large(heads, self._event_bytes_max) if is_one_event else None
         outcomes: list[PublishOutcome] = self._publish.publish(heads) if refused is None else refused
         return outcomes
 

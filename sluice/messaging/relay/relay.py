@@ -22,7 +22,7 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -324,7 +324,7 @@ class Relay:
             bundle_events_max=min(bundle_events_max, self._settings.bundle_events_max),
             event_bytes_max=self._settings.event_bytes_max,
         )
-        unstored = [head for head in gathered if head.followers and head.stored_count is None]
+        unstored = [head for head in gathered if head.is_new_bundle]
         if not unstored:
             return gathered
         invoked_at = self._clock.monotonic()
@@ -333,11 +333,7 @@ class Relay:
             stored_ids = self._store.store_bundles(connection, unstored)
         self._renewed_at = invoked_at
         self._failpoint("after_bundle")
-        return [
-            replace(head, stored_count=len(head.events)) if head.id in stored_ids else head
-            for head in gathered
-            if head.stored_count is not None or not head.followers or head.id in stored_ids
-        ]
+        return [head for head in gathered if not head.is_new_bundle or head.id in stored_ids]
 
     def _begin_call(self, batch: Sequence[Head]) -> None:
         """Begin to publish a batch. If that fails, the next look may read its messages again."""
@@ -384,7 +380,7 @@ class Relay:
             with self._freeing_groups_of_unknown_heads(heads):
                 self._mark(outcomes)
             self._free_groups(heads)
-            self._report([(event, outcome) for head, outcome in outcomes for event in head.events])
+            self._report([told for head, outcome in outcomes for told in _outcomes_of_events(head, outcome)])
 
     def _mark(self, outcomes: Sequence[tuple[Head, PublishOutcome]]) -> None:
         """Write outcomes and renew the lease, in one transaction.
@@ -464,6 +460,13 @@ class Relay:
         except DBAPIError as error:
             if not failures.is_locked(error):
                 raise
+
+
+def _outcomes_of_events(head: Head, outcome: PublishOutcome) -> list[tuple[Head, PublishOutcome]]:
+    """Return the outcome of each event of a message: a refusal quarantines one at most, the others go again."""
+    again = PublishRetry(outcome.error) if isinstance(outcome, PublishRefusal) else outcome
+    first = again if head.is_new_bundle else outcome
+    return [(head, first), *((event, again) for event in head.followers)]
 
 
 def run(

@@ -172,14 +172,25 @@ def test_an_erased_message_is_the_tombstone_of_its_number(engine: Engine) -> Non
     assert row.status == "sent"
 
 
-def test_an_erased_quarantined_message_is_published_as_a_tombstone(engine: Engine) -> None:
-    """It becomes pending, so its group is no longer blocked."""
+@pytest.mark.parametrize("stored_count", [None, 3])
+def test_an_erased_quarantined_message_is_published_alone_as_a_tombstone(
+    engine: Engine, stored_count: int | None
+) -> None:
+    """It becomes pending, so its group is no longer blocked. It was tried, perhaps with the events behind it."""
+    quarantined = select(outbox.messages).where(outbox.messages.c.group_id == "q")
+    with engine.begin() as connection:
+        first_id = connection.execute(quarantined).one().id
+        if stored_count is not None:
+            connection.execute(insert(outbox.bundles).values(first_id=first_id, event_count=stored_count))
+
     _erase(engine)
 
     with engine.connect() as connection:
-        row = connection.execute(select(outbox.messages).where(outbox.messages.c.group_id == "q")).one()
+        row = connection.execute(quarantined).one()
+        stored = connection.execute(select(outbox.bundles)).all()
     assert row.status == "pending"
     assert row.type == TOMBSTONE
+    assert stored == [(first_id, 1)]
 
 
 def test_a_message_that_is_not_published_is_left(engine: Engine) -> None:

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, override
+from unittest.mock import patch
 
 import pytest
 from sqlalchemy import Engine, delete, event, func, select, update
@@ -14,6 +15,8 @@ from sluice.messaging import Event, failpoints
 from sluice.messaging.bundle import events_of
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.operations import OutboxOperator
+from sluice.messaging.outbox.store import Head, PublishOutcome, PublishRefusal, PublishRetry, PublishSuccess
+from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay
 from tests.support.messaging.faulty_calls import Fault, ProcessKill, failing_at
@@ -273,14 +276,12 @@ def test_a_takeover_that_an_error_cuts_short_begins_with_a_first_walk(world: Wor
     world.clock.sleep(PAST_LEASE_SECONDS)
     acquire = relay._lease.acquire
 
-    def cut_short() -> bool:
-        relay._lease.acquire = acquire
+    def cut_short() -> None:
         acquire()
         raise OperationalError("SELECT", {}, Exception("the database is away"))
 
     assert relay.step() is False
-    relay._lease.acquire = cut_short
-    with pytest.raises(OperationalError):
+    with patch.object(relay._lease, "acquire", cut_short), pytest.raises(OperationalError):
         relay.step()
 
     work(relay)
@@ -302,21 +303,72 @@ def test_a_stored_bundle_is_sent_with_bundles_off(world: World) -> None:
     assert numbers(world) == [[1, 2, 3]]
 
 
+def test_a_refused_bundle_that_nobody_sent_before_goes_event_by_event(world: World) -> None:
+    """Nothing of it has arrived. SNS does not name the bad event: it is the one that is refused alone."""
+    outcomes: list[tuple[int, type[PublishOutcome]]] = []
+
+    class Told(RelayHooks):
+        """Hooks that write down what became of each event."""
+
+        @override
+        def after_publish(self, head: Head, outcome: PublishOutcome) -> None:
+            outcomes.append((head.group_seq, type(outcome)))
+
+    relay = a_leader(world, hooks=[Told()])
+    world.commit(*["a"] * 3)
+    refused = Fault(refused="InvalidParameter")
+    world.sns_calls.faults += [refused, Fault(), refused]
+
+    work(relay)
+
+    assert [seqs for seqs, _ in requests(world)] == [[1, 2, 3], [1], [2]]
+    assert world.statuses() == {("a", 1): "sent", ("a", 2): "quarantined", ("a", 3): "pending"}
+    assert outcomes == [
+        *((seq, PublishRetry) for seq in (1, 2, 3)),
+        (1, PublishSuccess),
+        (2, PublishRefusal),
+    ]
+    operate(world, lambda operator, connection: operator.unquarantine(connection, "a", 2))
+    work(relay)
+    assert numbers(world) == [[1], [2], [3]]
+    assert bundle_counts(world) == {}
+
+
 @pytest.mark.parametrize("action", ["unquarantine", "skip"])
-def test_a_refused_bundle_quarantines_its_first_event(world: World, action: str) -> None:
-    """Nothing of it has arrived. Its first event goes alone later, and the others may be bundled anew."""
+def test_a_bundle_that_may_have_arrived_is_kept_when_a_retry_is_refused(world: World, action: str) -> None:
+    """Another message with its events would be a copy. Who skips the first event accepts that."""
     relay = a_leader(world)
     world.commit(*["a"] * 3)
-    world.sns_calls.faults.append(Fault(refused="InvalidParameter"))
+    world.sns_calls.faults += [Fault(lost=True), Fault(refused="InvalidParameter")]
+    work(relay)
+    world.clock.sleep(PAST_BACKOFF_SECONDS)
     work(relay)
     assert world.statuses() == {("a", 1): "quarantined", ("a", 2): "pending", ("a", 3): "pending"}
+    assert bundle_counts(world) == {1: 3}
     world.commit("a")
     operate(world, lambda operator, connection: getattr(operator, action)(connection, "a", 1))
 
     work(relay)
 
-    assert numbers(world) == [[1], [2, 3, 4]]
+    others = [[4]] if action == "unquarantine" else [[1], [2, 3, 4]]
+    assert numbers(world) == [[1, 2, 3], *others]
+    assert set(world.statuses().values()) == {"sent"}
     assert bundle_counts(world) == {}
+
+
+def test_a_stored_bundle_is_sent_though_events_may_be_smaller_now(world: World) -> None:
+    """Its first try may have arrived, and its deduplication id is that of all its events."""
+    relay = a_leader(world)
+    world.commit(*["a"] * 3)
+    world.sns_calls.faults.append(Fault(lost=True))
+    work(relay)
+    relay.close()
+    world.clock.sleep(PAST_BACKOFF_SECONDS)
+
+    work(world.relay(settings=replace(BUNDLED, event_bytes_max=500)))
+
+    assert [seqs for seqs, _ in requests(world)] == [[1, 2, 3], [1, 2, 3]]
+    assert numbers(world) == [[1, 2, 3]]
 
 
 def test_a_resent_part_of_a_bundle_is_another_message(world: World) -> None:
