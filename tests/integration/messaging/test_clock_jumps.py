@@ -54,6 +54,7 @@ class _World(World):
         self.inbox = Inbox(self.policy, clock=self.of_database)
 
     def relay(self, *_: object, **__: object) -> Relay:
+        """Return a relay whose lease is by the database's clock, and whose waits are by the host's."""
         lease = Lease(
             self.engine,
             TOPIC,
@@ -66,6 +67,10 @@ class _World(World):
 
 @pytest.mark.parametrize("seed", one_case_in(4, range(8)))
 def test_a_clock_that_is_set_loses_doubles_and_holds_up_nothing(seed: int) -> None:
+    """Producers, two relays and a worker take random turns while the database's clock jumps by seconds to years.
+
+    Calls to SNS fail, handlers ask for retries and relays die meanwhile; everything is delivered in the end.
+    """
     rng = random.Random(seed)  # noqa: S311 (chance, not a secret)
     engine = engines.engine("sqlite://")
     create_tables(engine)

@@ -80,7 +80,10 @@ def test_a_database_without_tls_gets_no_password_unless_the_secret_says_so(port:
 
 @pytest.mark.parametrize("option", ["autocommit=true", "row_factory=dict_row", "cursor_factory=ClientCursor"])
 def test_a_dsn_with_an_argument_of_the_driver_opens_a_plain_connection(postgres: Engine, option: str) -> None:
-    """With autocommit, for example, each statement of a handler would be committed by itself."""
+    """With autocommit, for example, each statement of a handler would be committed by itself.
+
+    Such an argument in the DSN has no effect on the engine's connections.
+    """
     engine = engines.engine(f"{postgres.url.render_as_string(hide_password=False)}&{option}")
     with engine.connect() as connection:
         driver: Any = connection.connection.driver_connection

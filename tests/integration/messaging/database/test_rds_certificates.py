@@ -51,6 +51,7 @@ def test_the_certificates_of_rds_are_the_reviewed_file() -> None:
 
 
 def test_each_region_of_rds_has_three_self_signed_roots() -> None:
+    """The library's file has the roots of 81 regions, and three kinds of key for each region."""
     subjects = [_subject(certificate) for certificate in _certificates()]
     names = [_NAME.fullmatch(subject["commonName"]) for subject in subjects]
 
@@ -72,7 +73,8 @@ def test_no_certificate_expires_within_two_years() -> None:
 
 @pytest.mark.parametrize(
     ("host", "variables", "file"),
-    [
+    ids=["cluster of RDS", "proxy of RDS", "other host", "file in SLUICE_DATABASE_CA"],
+    argvalues=[
         (_CLUSTER, {}, str(RDS_CERTIFICATES)),
         ("proxy-1.proxy-c1a2b3.eu-central-1.rds.amazonaws.com", {}, "system"),
         ("db.internal", {}, "system"),
@@ -80,7 +82,10 @@ def test_no_certificate_expires_within_two_years() -> None:
     ],
 )
 def test_a_host_of_rds_is_verified_by_the_certificates_of_rds(host: str, variables: dict[str, str], file: str) -> None:
-    """A proxy of RDS and any other host by the system's; a file in SLUICE_DATABASE_CA takes precedence."""
+    """The library's file verifies a cluster, and the system's certificates verify a proxy of RDS or another host.
+
+    A file that SLUICE_DATABASE_CA names takes precedence.
+    """
 
     class Secrets:
         def get_secret_value(self, **_: str) -> dict[str, str]:

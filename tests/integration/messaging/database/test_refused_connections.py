@@ -44,11 +44,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         ("full", "right", "postgres", "53300", False, True),
         ("scram", "right", "nowhere", "3D000", False, False),
     ],
+    ids=["wrong password", "unknown role", "role without login", "pg_hba rejects", "role is full", "no such database"],
 )
 def test_a_refused_connection_has_the_sqlstate_of_the_answer(
     server: Any, role: str, password: str, database: str, state: str, *, is_refused: bool, may_pass: bool
 ) -> None:
-    """By the SQLSTATE a process knows if its credentials are refused, and if waiting may help."""
+    """A process knows by the SQLSTATE if its credentials are refused, and if waiting may help."""
     url = make_url(server.get_uri()).set(username=role, password=password, database=database)
     engine = engines.engine(url.render_as_string(hide_password=False))
 
@@ -74,8 +75,11 @@ def _answer_in_german(listener: socket.socket, state: bytes) -> None:
             taken.sendall(b"E" + (len(body) + 4).to_bytes(4) + body)
 
 
-@pytest.mark.parametrize(("state", "is_refused"), [("28P01", True), ("57P03", False)])
+@pytest.mark.parametrize(
+    ("state", "is_refused"), [("28P01", True), ("57P03", False)], ids=["wrong password", "server is starting"]
+)
 def test_a_refusal_in_german_is_recognised_by_its_sqlstate(state: str, *, is_refused: bool) -> None:
+    """The text of an answer depends on the server's language, so only the SQLSTATE decides if waiting may help."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         threading.Thread(target=_answer_in_german, args=(listener, state.encode()), daemon=True).start()
         port = listener.getsockname()[1]

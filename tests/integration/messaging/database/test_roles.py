@@ -451,6 +451,7 @@ def test_a_token_of_rds_is_made_of_what_the_variables_say(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("name", "value"),
     [("HOST", "[shop"), ("PORT", "http"), ("PORT", "0"), ("PORT", "70000"), ("PORT", "5432/x")],
+    ids=["host is no host", "port is a word", "port is 0", "port is above 65535", "port with a path"],
 )
 def test_an_invalid_place_is_refused_before_a_token_is_made_for_it(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str

@@ -265,7 +265,10 @@ def _setting_value(server: Any, setting: str) -> object:
 def test_changed_tables_are_refused_if_rows_might_be_lost(
     server: Any, owner: psycopg.Connection[Any], change: str, line: str | None
 ) -> None:
-    """By rules, triggers, row-level security, missing durability. `line` is None for a change that loses nothing."""
+    """Rules, triggers, row-level security and unlogged tables may lose rows.
+
+    `line` is None for a change that loses nothing.
+    """
     owner.execute("ALTER ROLE app RESET ALL")
     with _engine_of_app(server) as engine:
         owner.execute(change)
@@ -297,7 +300,7 @@ def test_a_database_in_another_encoding_than_utf8_is_refused(
     capsys: pytest.CaptureFixture[str],
     encoding: str,
 ) -> None:
-    """By `schema apply`, before tables exist, and by a producer's write. It cannot store every event."""
+    """`schema apply` refuses it before tables exist, and so does a producer's write: it cannot store every event."""
     owner.execute(f"CREATE DATABASE {encoding} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
     url = make_url(server.get_uri()).set(database=encoding.lower()).render_as_string(hide_password=False)
     line = (
@@ -340,6 +343,7 @@ def test_a_producer_whose_connection_cannot_write_every_text_is_refused(server: 
         ("relay", "--topic-arn", "arn:aws:sns:eu-central-1:123456789012:events.fifo"),
         ("worker", "--consumer", "billing"),
     ],
+    ids=["relay", "worker"],
 )
 def test_relay_and_worker_refuse_a_lossy_setting_at_their_start(
     server: Any,
@@ -396,7 +400,10 @@ def test_outbox_check_names_a_changed_collation(
 
 @pytest.mark.parametrize("whose", ["ROLE ALL", "DATABASE postgres"])
 def test_a_delivered_effect_survives_a_crash_under_asynchronous_commits(crashing: Any, whose: str) -> None:
-    """An event that a relay could publish, a relay's token, and a message that the worker deletes then."""
+    """The server is killed after each act: only a commit of the program's own (`theirs`) may be lost.
+
+    An event that a relay could publish, a relay's token and a worker's effect are committed synchronously, and stay.
+    """
     engine = engines.engine(crashing.get_uri())
     with engine.begin() as connection:
         connection.exec_driver_sql(f"ALTER {whose} SET synchronous_commit = off")
@@ -455,7 +462,8 @@ def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("statement", "line"),
-    [
+    ids=["trigger", "memory journal", "truncate journal", "foreign keys", "no checks", "recursive triggers"],
+    argvalues=[
         (
             "CREATE TRIGGER t BEFORE INSERT ON sluice_outbox BEGIN SELECT RAISE(IGNORE); END",
             "trigger t of sluice_outbox may change or drop a row, allowed is none; run DROP TRIGGER t",

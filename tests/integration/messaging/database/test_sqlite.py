@@ -87,9 +87,12 @@ def test_x3_a_commit_survives_a_power_cut(sqlite_engine: Engine) -> None:
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
 
 
-@pytest.mark.parametrize(("synchronous", "seen"), [("OFF", 0), ("NORMAL", 1)])
+@pytest.mark.parametrize(("synchronous", "seen"), [("OFF", 0), ("NORMAL", 1)], ids=["OFF", "NORMAL"])
 def test_x3_an_event_is_refused_on_connections_that_may_lose_commits(path: Path, synchronous: str, seen: int) -> None:
-    """An engine that the program made has another mode, until `make_durable` is called for it."""
+    """A program's own engine has another mode until `make_durable` is called for it.
+
+    `seen` is SQLite's number of that mode.
+    """
     theirs = create_engine(f"sqlite:///{path}")
 
     @event.listens_for(theirs, "connect")

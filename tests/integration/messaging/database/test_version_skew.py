@@ -139,7 +139,7 @@ def test_both_versions_work_on_the_tables_of_the_later_one(base: Path, postgres:
     rng = random.Random(seed)  # noqa: S311 (chance, not a secret)
     _drop_tables(postgres)
     with _codes(base, postgres) as (old, new):
-        assert old.call("apply") == [2, 2]
+        assert old.call("apply") == [2, 2]  # the version of the outbox's and of the inbox's tables
         create_tables(postgres)  # the handler's
         _run(rng, (old,), turns=5)
         needed = tables.versioned.version

@@ -290,7 +290,7 @@ def test_a_message_refused_after_its_return_switches_it_off(billing: Billing) ->
 
 @pytest.mark.parametrize("attempts_max", [2, 3])
 def test_a_message_comes_back_as_often_as_is_declared(billing: Billing, attempts_max: int) -> None:
-    """However often an operator switches it on."""
+    """Switching automatic redrive on again after each failure gives a message no further attempt."""
     billing.declare(AutomaticRedrive(attempts_max=attempts_max))
     billing.die(("a", 1))
     for _ in range(attempts_max):
@@ -511,7 +511,7 @@ def test_messages_an_interrupted_run_left_are_finished(billing: Billing, harness
 
 @pytest.mark.parametrize("act", ["automatic-on", "automatic-off"])
 def test_a_switch_without_yes_changes_nothing(billing: Billing, act: str) -> None:
-    """It prints what it would do. `gauge` is the metric, `acts` are the entries of the audit."""
+    """The command prints what it would do. `gauge` is the metric, `acts` are the entries of the audit."""
     if act == "automatic-on":
         billing.command("automatic-off", "--reason", "x", "--yes")
     before = (billing.gauge, billing.acts())
@@ -523,9 +523,12 @@ def test_a_switch_without_yes_changes_nothing(billing: Billing, act: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "arguments", [("automatic-redrive",), ("automatic-on", "--reason", "x"), ("automatic-off", "--reason", "x")]
+    "arguments",
+    [("automatic-redrive",), ("automatic-on", "--reason", "x"), ("automatic-off", "--reason", "x")],
+    ids=["run", "on", "off"],
 )
 def test_an_undeclared_redrive_is_refused(billing: Billing, arguments: tuple[str, ...]) -> None:
+    """Each command is refused for a consumer whose declaration has no `automatic_redrive`."""
     billing.declare(None)
 
     with pytest.raises(ConfigError, match=r"Consumer\('billing'\).automatic_redrive is None, allowed is AutomaticRedr"):

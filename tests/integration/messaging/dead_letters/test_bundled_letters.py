@@ -28,6 +28,7 @@ def bundle_id(harness: DlqHarness, database: Engine) -> str:
 
 
 def test_inspect_shows_what_became_of_each_event_of_a_bundle(run: Run, bundle_id: str) -> None:
+    """The inbox knows the fate of events 1, 2 and 4; nothing is recorded of 3 and 5, which are behind it."""
     (group,) = json.loads(run("inspect", "--json").stdout)["groups"]
     shown = run("inspect").stdout
 
@@ -43,6 +44,7 @@ def test_inspect_shows_what_became_of_each_event_of_a_bundle(run: Run, bundle_id
 
 
 def test_redrive_brings_a_bundle_back_once_and_names_its_events(run: Run, harness: DlqHarness, bundle_id: str) -> None:
+    """A filter that matches event 3 alone moves the whole message, because SQS can move no part of one."""
     del bundle_id
     result = json.loads(run("redrive", "--event-id", "a-3", "--yes", "--json").stdout)
 
@@ -53,6 +55,7 @@ def test_redrive_brings_a_bundle_back_once_and_names_its_events(run: Run, harnes
 
 
 def test_replace_changes_one_event_and_leaves_its_neighbours(run: Run, harness: DlqHarness, bundle_id: str) -> None:
+    """The new body is a bundle with the new data of event 3, and with the other four events as they were."""
     done = run("replace", "a", "3", "--data", "-", *WHY, input='{"n": 30}')
 
     (body,) = bodies(harness, QUEUE)
@@ -64,6 +67,7 @@ def test_replace_changes_one_event_and_leaves_its_neighbours(run: Run, harness: 
 
 
 def test_a_bundle_is_deleted_as_a_whole_and_only_by_its_id(run: Run, harness: DlqHarness, bundle_id: str) -> None:
+    """`purge-one` takes the SQS message id, and names all five events that it deletes."""
     done = run("purge-one", "--message-id", bundle_id, *WHY)
 
     assert "which is number 1, 2, 3, 4, 5 of group a" in done.output

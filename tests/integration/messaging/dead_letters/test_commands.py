@@ -68,6 +68,7 @@ def test_dlq_ls_shows_both_dlqs_of_each_consumer(run: Run, harness: DlqHarness) 
 
 
 def test_dlq_ls_shows_parked_held_and_dead_messages(run: Run, database: Engine) -> None:
+    """Message 3 of group a is held and keeps the group parked; message 7 of group b is recorded as dead."""
     _hold_a_message(database)
     InboxHarness(database, parks_poison=True).record_dead(7, group="b")
 
@@ -166,7 +167,7 @@ def test_d10_inspect_releases_the_messages_that_it_shows(run: Run, harness: DlqH
     assert harness.places(DEAD) == [("a", 1), ("a", 2), ("b", 1)]
 
 
-@pytest.mark.parametrize("command", [("inspect",), ("redrive",), ("redrive", "--yes")])
+@pytest.mark.parametrize("command", [("inspect",), ("redrive",), ("redrive", "--yes")], ids=" ".join)
 def test_d10_a_dlq_with_its_own_dlq_is_not_read(run: Run, harness: DlqHarness, command: tuple[str, ...]) -> None:
     """Each receive brings a message nearer to the second DLQ. With `--force` the command reads it even so."""
     harness.record_dead(("a", 1))
@@ -240,6 +241,7 @@ def test_an_empty_dlq_is_said_to_have_nothing(run: Run) -> None:
 
 
 def test_redrive_without_yes_moves_nothing(run: Run, harness: DlqHarness) -> None:
+    """The plan without a filter is the queue's count; with a filter it is what of a sample of the messages matches."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     assert run("redrive").stdout == f"would send about 3 messages of {DEAD} to {QUEUE}; add --yes to do it\n"
@@ -320,6 +322,7 @@ def test_older_than_selects_by_the_time_of_death(run: Run, harness: DlqHarness) 
 
 
 def test_a_redrive_that_could_not_send_ends_with_2(run: Run, harness: DlqHarness) -> None:
+    """SQS refuses each send, so the message stays in the DLQ, and the last error is printed."""
     harness.record_dead(("a", 1))
     harness.sqs_calls.refuse("AccessDenied")
 
@@ -332,7 +335,18 @@ def test_a_redrive_that_could_not_send_ends_with_2(run: Run, harness: DlqHarness
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
+    ids=[
+        "to itself",
+        "to a standard queue",
+        "native with a group",
+        "native with a canary",
+        "native with a broken rate",
+        "native of the undelivered",
+        "client without waiting",
+        "run with a colon",
+        "rate longer than the hold",
+    ],
+    argvalues=[
         (("--to", DEAD), f"--to is '{re.escape(DEAD)}', allowed is the name of another FIFO queue"),
         (("--to", "standard"), "--to is 'standard', allowed is the name of another FIFO queue"),
         (("--engine", "native", "--group", "a"), "--engine is 'native' with a filter, --limit, --canary or --run"),
@@ -346,11 +360,13 @@ def test_a_redrive_that_could_not_send_ends_with_2(run: Run, harness: DlqHarness
 )
 @pytest.mark.usefixtures("no_sqs")
 def test_contradicting_options_are_refused(run: Run, options: tuple[str, ...], message: str) -> None:
+    """The command is refused before it calls SQS."""
     with pytest.raises(ConfigError, match=message):
         run("redrive", *options)
 
 
 def test_a_destination_that_is_not_there_is_named(run: Run, harness: DlqHarness) -> None:
+    """The message stays in the DLQ."""
     harness.record_dead(("a", 1))
 
     with pytest.raises(EndpointError, match=r"queue typo\.fifo is not at"):
@@ -400,6 +416,7 @@ def test_a_native_redrive_can_be_left_alone_and_cancelled(run: Run, harness: Dlq
 
 
 def test_dlq_status_without_move_tasks_says_so(run: Run) -> None:
+    """SQS lists no move task for the DLQ: one line says so, and it is no error."""
     assert run("status").stdout == f"no move tasks of {DEAD}\n"
 
 
@@ -535,10 +552,11 @@ def test_a_message_that_cannot_be_seen_is_not_replaced(run: Run, harness: DlqHar
         ("--message-id", "x", "--data", "-"),
         ("a", "1", "--body", "-"),
     ],
+    ids=lambda arguments: " ".join(arguments) or "nothing",
 )
 @pytest.mark.usefixtures("no_sqs")
 def test_replace_takes_one_of_two_forms(run: Run, arguments: tuple[str, ...]) -> None:
-    """A message with readable number, and new data; or a message id, and a whole body."""
+    """Either group and number with new data, or a message id with a whole body; each other mixture is refused."""
     ended = run("replace", *arguments, *REASON, input="1")
 
     assert ended.exit_code == 2  # 3 by `main`
@@ -547,7 +565,8 @@ def test_replace_takes_one_of_two_forms(run: Run, arguments: tuple[str, ...]) ->
 
 @pytest.mark.parametrize(
     ("arguments", "given", "message"),
-    [
+    ids=["data is no JSON", "body is no UTF-8", "reason is empty"],
+    argvalues=[
         (("a", "1", "--data", "-", *REASON), "right", r"--data is not JSON \(Expecting value: line 1 column 1"),
         (("--message-id", "x", "--body", "-", *REASON), b"\xff", "--body is not text in UTF-8"),
         (("--message-id", "x", "--body", "-", "--reason", " "), "{}", "the reason is empty"),
@@ -580,6 +599,7 @@ def test_purge_one_deletes_one_message_and_keeps_its_body(run: Run, harness: Dlq
 
 
 def test_purge_one_of_a_message_that_cannot_be_seen_is_refused(run: Run, harness: DlqHarness) -> None:
+    """The command looks for the id among the messages that it can receive, and deletes no other message."""
     harness.record_dead(("a", 1))
 
     with pytest.raises(DeadLetterError, match="message nobody is not among the 1 messages that can be seen"):
@@ -602,8 +622,13 @@ def test_retry_and_skip_act_on_the_inbox(run: Run, database: Engine) -> None:
     assert [row["action"] for row in _audit(run)] == ["skip", "retry"]
 
 
-@pytest.mark.parametrize("command", [("skip", "a", "1"), ("retry", "a", "1"), ("purge-one", "--message-id", "x")])
+@pytest.mark.parametrize(
+    "command",
+    [("skip", "a", "1"), ("retry", "a", "1"), ("purge-one", "--message-id", "x")],
+    ids=["skip", "retry", "purge"],
+)
 def test_audited_commands_need_a_reason_and_a_database(run: Run, command: tuple[str, ...]) -> None:
+    """The audit is a table of the consumer's database, and each of its rows has a reason."""
     assert "Missing option '--reason'" in run(*command).output
     with pytest.raises(ConfigError, match="no database is named: give --dsn"):
         run(*command, *REASON, env={"SLUICE_CONSUMER": "billing"})
@@ -611,7 +636,8 @@ def test_audited_commands_need_a_reason_and_a_database(run: Run, command: tuple[
 
 @pytest.mark.parametrize(
     ("variables", "message"),
-    [
+    ids=["no consumer", "unknown consumer", "unknown environment", "endpoint is no URL", "database without tables"],
+    argvalues=[
         ({}, "no consumer is named, and environment 'local' has billing, shipping, audit; give --consumer"),
         (
             {"SLUICE_CONSUMER": "biling"},
@@ -626,11 +652,13 @@ def test_audited_commands_need_a_reason_and_a_database(run: Run, command: tuple[
     ],
 )
 def test_an_invalid_place_is_refused(run: Run, variables: dict[str, str], message: str) -> None:
+    """The consumer, environment, endpoint and database come from variables; each refusal names what is allowed."""
     with pytest.raises(ConfigError, match=message):
         run("inspect", env=variables)
 
 
 def test_a_queue_that_is_not_deployed_is_named(run: Run, simulator: Simulator) -> None:
+    """The simulator was emptied, as AWS is before the stacks are deployed."""
     simulator.reset()
     name = re.escape(naming.dead_letter_queue_name(LOCAL, BILLING))
 

@@ -50,7 +50,10 @@ def _failpoints(*quick: str) -> list[Any]:
 def test_d3_a_redrive_killed_anywhere_is_finished_by_a_rerun(
     dead_letter_project: DeadLetterProject, failpoint: str
 ) -> None:
-    """Killed at its second message: everything is somewhere; the same --run then makes one message of each (D4)."""
+    """The process is killed at its second message: each message is in one of the queues.
+
+    A rerun with the same --run then makes one message of each (D4).
+    """
     dead_letter_project.dead_letter(*DATABASES)
 
     with dead_letter_project.process("redrive", "--run", "r1", "--yes", failpoint=f"{failpoint}:2") as killed:

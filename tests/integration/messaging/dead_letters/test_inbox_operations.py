@@ -253,7 +253,14 @@ def test_a_tombstone_after_a_skip_is_dropped(parking: InboxHarness) -> None:
 
 @pytest.mark.parametrize(
     ("act", "group", "seq", "message"),
-    [
+    ids=[
+        "retry of a waiting",
+        "retry of an unknown number",
+        "retry in another group",
+        "skip of a handled",
+        "unknown group",
+    ],
+    argvalues=[
         (InboxOperator.retry, "a", 4, "message 4 of group 'a' of billing is set aside and waits for its turn"),
         (InboxOperator.retry, "a", 9, "message 9 of group 'a' of billing is not set aside in the inbox"),
         (InboxOperator.retry, "z", 3, "message 3 of group 'z' of billing is not set aside in the inbox"),
@@ -269,7 +276,7 @@ def test_a_tombstone_after_a_skip_is_dropped(parking: InboxHarness) -> None:
 def test_an_act_that_does_not_fit_its_number_is_refused(
     inbox_with_held: InboxHarness, act: Any, group: str, seq: int, message: str
 ) -> None:
-    """It changes no record, and is not audited."""
+    """The refused act changes no record, and is not audited."""
     before = inbox_with_held.number_records()
 
     with pytest.raises(DeadLetterError) as refused, inbox_with_held.engine.begin() as connection:
@@ -283,6 +290,7 @@ def test_an_act_that_does_not_fit_its_number_is_refused(
 
 
 def test_a_second_skip_of_a_number_is_refused(inbox_with_held: InboxHarness) -> None:
+    """The first skip of number 3 gave it up and stays as it is."""
     inbox_with_held.skip(3)
 
     with pytest.raises(DeadLetterError, match="number 3 of group 'a' of billing is given up already"):
@@ -356,7 +364,8 @@ def test_lowering_the_baseline_skips_numbers_that_were_handled(late: InboxHarnes
 
 @pytest.mark.parametrize(
     ("group", "seq", "message"),
-    [
+    ids=["raised", "number 0", "unknown group"],
+    argvalues=[
         ("a", 5, "number is 5, allowed is 1 to 4: the baseline of group 'a' of billing is 5"),
         ("a", 0, "number is 0, allowed is 1 to 4"),
         ("b", 1, "nothing of group 'b' has come to billing"),

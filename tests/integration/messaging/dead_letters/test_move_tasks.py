@@ -75,6 +75,7 @@ def test_a_task_that_is_being_cancelled_cannot_be_cancelled_again(
 
 
 def test_a_second_task_is_refused_while_one_runs(tasks: MoveTasks, queue_arn: str) -> None:
+    """SQS itself refuses it; that error passes when the first task ends."""
     tasks.start(queue_arn, rate=1)
 
     with pytest.raises(TransientError, match="There is already a task running"):

@@ -45,6 +45,7 @@ def test_dead_letters_come_back_and_the_dlq_is_empty(harness: DlqHarness) -> Non
 
 
 def test_an_empty_dlq_is_done_at_once(harness: DlqHarness) -> None:
+    """The run is whole with nothing moved, nothing left and no error."""
     result = harness.redrive().work()
 
     assert result.moved == []
@@ -438,9 +439,9 @@ def test_d15_a_run_keeps_to_its_rate(harness: DlqHarness) -> None:
     assert times[-1] - times[0] < 10.5
 
 
-@pytest.mark.parametrize("run", ["", "x" * 20, "a b", "a:b"])
+@pytest.mark.parametrize("run", ["", "x" * 20, "a b", "a:b"], ids=["empty", "too long", "a space", "a colon"])
 def test_a_run_that_cannot_be_one_is_refused(harness: DlqHarness, run: str) -> None:
-    """The id of a run is part of every deduplication id."""
+    """The run's id is part of every deduplication id, whose length and characters SQS limits."""
     with pytest.raises(ConfigError, match="allowed are 1 to 19 letters"):
         harness.redrive(run=run)
 

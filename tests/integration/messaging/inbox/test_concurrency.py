@@ -75,7 +75,11 @@ def test_w9_of_two_with_copies_of_a_message_the_second_waits(
     assert harness.numbers() == GroupNumbers(epoch=1, first=1, last=seq)
 
 
-@pytest.mark.parametrize(("is_committed", "expected"), [(True, _HANDLED), (False, Decision(State.GAP, Action.PARK))])
+@pytest.mark.parametrize(
+    ("is_committed", "expected"),
+    [(True, _HANDLED), (False, Decision(State.GAP, Action.PARK))],
+    ids=["drainer commits", "drainer rolls back"],
+)
 def test_d9_a_live_message_waits_for_the_drainer(
     parking: InboxHarness, expected: Decision, *, is_committed: bool
 ) -> None:

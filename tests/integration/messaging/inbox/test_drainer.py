@@ -43,7 +43,10 @@ def test_d2_parked_messages_follow_the_redriven_message_in_order(world: World) -
 
 @pytest.mark.parametrize("step", ["after_park", "in_drain", "before_drain_commit", "after_drain_commit"])
 def test_a_worker_killed_while_it_parks_or_drains_loses_nothing(world: World, step: str) -> None:
-    """Its successor finishes, and each effect is once and in order."""
+    """Message 1 is rejected, so 2 and 3 are parked behind it and drained after its redrive.
+
+    A worker that is killed at the step has a successor, which finishes with each effect once and in order.
+    """
     workers = [world.worker(failpoint=failing_at(step))]
     world.handler_steps["a", 1] = [Reject("no such customer")]
     world.send("a", "a", "a")
@@ -69,7 +72,10 @@ def test_a_worker_killed_while_it_parks_or_drains_loses_nothing(world: World, st
 
 @pytest.mark.parametrize("step", ["in_drain", "before_drain_commit"])
 def test_a_message_that_kills_every_worker_is_held(world: World, step: str) -> None:
-    """W5: after the last attempt no worker tries it again; in the queue it would be dead-lettered then."""
+    """W5: each worker dies with the parked message, which has no visibility timeout and no DLQ.
+
+    After the last attempt it is held: no worker tries it again.
+    """
     world.park("a", behind=2)
 
     for _ in range(MAX_ATTEMPTS):

@@ -184,6 +184,7 @@ def test_each_missing_number_has_a_wait_of_its_own(waiting: InboxHarness) -> Non
 
 
 def test_a_missing_number_that_comes_in_time_leaves_no_record(waiting: InboxHarness) -> None:
+    """Number 2 comes while 3 still waits for it, so no gap was ever recorded."""
     waiting.bring(1, 3)
 
     assert waiting.bring(2) == [HANDLE]

@@ -37,6 +37,7 @@ class UsedTopic:
     """A topic with a past that the consumer billing never received, and with traffic that goes on."""
 
     def __init__(self, engine: Engine, policy: InboxPolicy | None) -> None:
+        """Publish the past rounds, and empty the consumer's queue before its worker begins."""
         create_tables(engine)
         self.world = World(engine, policy=policy, simulator=Simulator(clock=MachineClock()))
         self.committed: list[Event] = []
@@ -167,6 +168,7 @@ def test_a_resend_to_a_working_consumer_is_found_out_of_order(on_postgres: Engin
 
 
 def test_a_replay_that_parks_no_group_is_found(on_postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: a replay that stores the past and parks no group lets live messages overtake it."""
     topic = UsedTopic(on_postgres, None)
 
     def store_only(_: ReplayedGroup, chosen: Any) -> None:

@@ -83,6 +83,7 @@ def test_random_faults_of_workers_leave_each_effect_once_and_in_order(name: str)
 
 
 def test_events_of_bundles_are_handled_once_and_in_order_whatever_happens() -> None:
+    """The random steps of the machine above, with several events in each message."""
     machine = type("Machine", (BundleStateMachine,), {"policy": POLICIES["park and wait"]})
     run_machine(machine, in_memory_consumer_of_bundles, max_examples=2, stateful_step_count=30)
 
@@ -91,6 +92,7 @@ def test_events_of_bundles_are_handled_once_and_in_order_whatever_happens() -> N
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("name", POLICIES)
 def test_many_long_runs_with_bundles_do_everything_once_and_in_order(name: str) -> None:
+    """The machine of bundles takes longer runs, under each policy."""
     machine = type("Machine", (BundleStateMachine,), {"policy": POLICIES[name]})
     run_machine(machine, in_memory_consumer_of_bundles, max_examples=80, stateful_step_count=60)
 
@@ -99,7 +101,7 @@ def test_many_long_runs_with_bundles_do_everything_once_and_in_order(name: str) 
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", POLICIES)
 def test_long_random_runs_of_workers_leave_each_effect_once_and_ordered(name: str) -> None:
-    """The same machine as above, for hours."""
+    """The machine of single messages takes longer runs, under each policy."""
     run_machine(_machine(name), in_memory_consumer, max_examples=80, stateful_step_count=60)
 
 

@@ -338,6 +338,8 @@ def test_an_event_of_an_async_session_in_autocommit_is_refused(postgres: Engine)
 
 
 def test_a_connection_of_asyncio_commits_a_row_together_with_an_event(world: World) -> None:
+    """A program without a session calls `Outbox.write` by `run_sync` on its own connection, with each driver."""
+
     async def run(driver: str) -> None:
         async with _engine(world, driver) as engine, engine.begin() as connection:
             await connection.execute(text("INSERT INTO orders VALUES (1, 'new')"))

@@ -98,12 +98,13 @@ def test_a_group_that_was_forgotten_counts_anew_under_a_later_epoch(world: World
 
 @pytest.mark.parametrize("status", ["pending", "sent", "quarantined"])
 def test_a_group_with_a_message_in_the_outbox_is_not_forgotten(world: World, status: str) -> None:
-    """The status of that message does not matter. Group b has none left, and is forgotten."""
+    """The status of that message does not matter. Group b has no message left, and is forgotten."""
     world.commit("a", "b")
     with world.engine.begin() as connection:
         left = tables.messages.c.group_id == "a"
         connection.execute(tables.messages.delete().where(~left))
-        connection.execute(update(tables.messages).values(status=status, sent_at_us=2**60))
+        never_old_us = 2**60  # later than the clock ever is
+        connection.execute(update(tables.messages).values(status=status, sent_at_us=never_old_us))
     world.clock.sleep(61 * DAY)
 
     with world.engine.begin() as connection:
@@ -306,7 +307,7 @@ def _forget_sent(store: Store, connection: Connection) -> int:
     return store.forget_sent(connection, 1)
 
 
-@pytest.mark.parametrize("forget", [_forget_groups, _forget_sent])
+@pytest.mark.parametrize("forget", [_forget_groups, _forget_sent], ids=["groups", "sent messages"])
 def test_p6_an_open_transaction_of_a_producer_delays_no_relay(
     postgres: Engine, forget: Callable[[Store, Connection], int]
 ) -> None:

@@ -216,11 +216,12 @@ def test_tables_that_the_host_upgraded_are_recorded_and_not_changed(empty_databa
         ("ALTER TABLE sluice_outbox DROP COLUMN last_error", "column sluice_outbox.last_error is missing"),
         ("DROP INDEX sluice_outbox_tenant", "sluice_outbox has no index on (topic, tenant)"),
     ],
+    ids=["column", "index"],
 )
 def test_tables_that_match_no_version_are_refused_and_left_alone(
     empty_database: Engine, change: str, first: str
 ) -> None:
-    """Beside the table that a step adds, a column or the index that the step makes is missing."""
+    """The table that step 3 adds is missing, as in version 2, and a column or an index of that step is missing, too."""
     with empty_database.begin() as connection:
         version(3).metadata.create_all(connection)
         connection.execute(text("DROP TABLE sluice_outbox_extra"))
@@ -427,6 +428,7 @@ def test_the_step_gives_keys_the_c_collation(postgres_before_byte_collation: Eng
         ("CREATE VIEW waiting AS SELECT topic, count(*) FROM sluice_outbox GROUP BY topic", "view waiting"),
         ("CREATE POLICY mine ON sluice_outbox USING (topic = 'orders.fifo')", "policy mine"),
     ],
+    ids=["view", "policy"],
 )
 def test_a_view_or_policy_on_a_key_column_refuses_the_step(
     postgres_before_byte_collation: Engine, made: str, dependent: str
@@ -552,7 +554,11 @@ def _has_waiter(engine: Engine) -> bool:
         return bool(connection.execute(text(waiters), {"lock": migrations._LOCK & 0xFFFFFFFF}).scalar_one())
 
 
-@pytest.mark.parametrize("steps", [(Step((), 2),), (Step((), 1), Step((), 3)), (Step((), 1), Step((), 2), Step((), 1))])
+@pytest.mark.parametrize(
+    "steps",
+    [(Step((), 2),), (Step((), 1), Step((), 3)), (Step((), 1), Step((), 2), Step((), 1))],
+    ids=["first needs 2", "second needs 3", "third needs less than the second"],
+)
 def test_a_version_that_older_code_could_not_use_cannot_be_defined(steps: tuple[Step, ...]) -> None:
     """A step's second value is the oldest code that can use it. It is at most the version before, and never sinks."""
     with pytest.raises(AssertionError):

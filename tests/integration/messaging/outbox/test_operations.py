@@ -203,7 +203,15 @@ def test_every_act_is_audited_with_its_reason(blocked_world: World) -> None:
 
 @pytest.mark.parametrize(
     ("act", "place", "refusal"),
-    [
+    ids=[
+        "resend of a pending",
+        "resend of a quarantined",
+        "skip of a pending",
+        "skip of a sent",
+        "unquarantine of a sent",
+        "unquarantine of an unknown",
+    ],
+    argvalues=[
         (OutboxOperator.resend, ("a", 2), "message 2 of group 'a' of events.fifo is pending, allowed is sent"),
         (OutboxOperator.resend, ("a", 1), "message 1 of group 'a' of events.fifo is quarantined, allowed is sent"),
         (OutboxOperator.skip, ("a", 2), "message 2 of group 'a' of events.fifo is pending, allowed is quarantined"),
@@ -244,7 +252,11 @@ class OneSecret:
 RDS = {"username": "sluice", "password": "p@ss/w:rd", "host": "db.internal", "dbname": "shop", "engine": "postgres"}
 
 
-@pytest.mark.parametrize(("more", "port"), [({}, 5432), ({"port": 6432}, 6432), ({"port": "6432"}, 6432)])
+@pytest.mark.parametrize(
+    ("more", "port"),
+    [({}, 5432), ({"port": 6432}, 6432), ({"port": "6432"}, 6432)],
+    ids=["Postgres's own port", "number", "text"],
+)
 def test_a_database_secret_becomes_a_url(more: dict[str, Any], port: int) -> None:
     """The password's special characters are escaped, and the server's certificate is verified."""
     url = database_url(OneSecret(json.dumps(RDS | more)), "arn:secret", {})
@@ -270,7 +282,8 @@ def test_fields_missing_in_the_secret_come_from_variables() -> None:
 
 @pytest.mark.parametrize(
     ("text", "absent"),
-    [
+    ids=["no JSON", "a list", "empty host", "neither host nor dbname"],
+    argvalues=[
         ("hunter2", "username, password, host, dbname"),
         ('["hunter2"]', "username, password, host, dbname"),
         (json.dumps({**RDS, "host": "", "password": "hunter2"}), "host"),
@@ -291,6 +304,7 @@ def test_a_secret_that_lacks_something_is_refused_and_not_shown(text: str, absen
 
 @pytest.mark.parametrize("port", ["postgres", None, 0, 70_000, True, 1.5])
 def test_a_secret_with_an_invalid_port_is_refused(port: Any) -> None:
+    """JSON may hold a word, null, a number out of range, a boolean or a fraction; the message shows no secret."""
     with pytest.raises(ConfigError) as refused:
         database_url(OneSecret(json.dumps(RDS | {"port": port})), "arn:secret", {})
 
@@ -323,6 +337,7 @@ def test_a_secret_may_name_its_sslmode_and_the_default_verifies_fully(tmp_path: 
 
 @pytest.mark.parametrize("mode", ["", "verify_full", "VERIFY-FULL", True, None, 1])
 def test_a_secret_with_an_invalid_sslmode_is_refused(mode: Any) -> None:
+    """Only libpq's own names are taken, in lower case and with hyphens; a missing sslmode would be verify-full."""
     with pytest.raises(ConfigError) as refused:
         database_url(OneSecret(json.dumps(RDS | {"sslmode": mode})), "arn:secret", {})
 
@@ -406,6 +421,7 @@ def test_lag_counts_the_messages_that_wait_for_another_topic(engine: Engine, dsn
 
 
 def test_without_yes_a_command_only_prints_its_plan(dsn: str) -> None:
+    """Message 1 of group a is quarantined; the plan changes no row and is not audited."""
     act = ("skip", "a", "1", "--reason", "a poison pill")
     before = _run_outbox(dsn, "ls", "--json").stdout
 
@@ -415,6 +431,7 @@ def test_without_yes_a_command_only_prints_its_plan(dsn: str) -> None:
 
 
 def test_with_yes_a_skip_is_done_and_audited(dsn: str) -> None:
+    """A tombstone takes the number of the skipped message, so that consumers find no gap."""
     act = ("skip", "a", "1", "--reason", "a poison pill")
 
     assert _run_outbox(dsn, *act, "--yes").stdout == "done: skip message 1 of group a\n"

@@ -58,7 +58,17 @@ def test_every_missing_table_is_reported(engine: Engine) -> None:
 
 @pytest.mark.parametrize(
     ("before", "after", "message"),
-    [
+    ids=[
+        "missing column",
+        "other type",
+        "column may be NULL",
+        "no default",
+        "unknown required column",
+        "missing index",
+        "missing unique constraint",
+        "missing primary key",
+    ],
+    argvalues=[
         ("    last_error TEXT,\n", "", "column sluice_outbox.last_error is missing"),
         (
             "attempts INTEGER DEFAULT 0",
@@ -109,7 +119,8 @@ def test_a_unique_index_of_some_rows_only_is_no_unique_constraint(engine: Engine
 
 @pytest.mark.parametrize(
     ("before", "after", "message"),
-    [
+    ids=["deferred unique constraint", "deferred primary key", "narrower number", "shorter text"],
+    argvalues=[
         (
             "UNIQUE (topic, event_id)",
             "UNIQUE (topic, event_id) DEFERRABLE",
@@ -137,7 +148,8 @@ def test_each_kind_of_drift_that_only_postgres_has_is_reported(
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [
+    ids=["nullable column", "column with a default", "text without a limit", "wider number", "index of another name"],
+    argvalues=[
         ("    last_error TEXT,\n", "    last_error TEXT,\n    tenant TEXT,\n"),
         ("    last_error TEXT,\n", "    last_error TEXT,\n    tenant TEXT DEFAULT 'x' NOT NULL,\n"),
         ("last_error TEXT", "last_error VARCHAR"),
@@ -161,7 +173,9 @@ def test_the_statement_that_reads_heads_is_never_prepared(postgres: Engine) -> N
         assert connection.execute(text("SELECT statement FROM pg_prepared_statements")).scalars().all() == []
 
 
-@pytest.mark.parametrize(("waiting", "is_counted"), [(20, True), (4_000, False)])
+@pytest.mark.parametrize(
+    ("waiting", "is_counted"), [(20, True), (4_000, False)], ids=["few wait", "most wait and no statistics"]
+)
 def test_the_queries_of_metrics_scan_no_whole_table(engine: Engine, waiting: int, *, is_counted: bool) -> None:
     """Each of the three uses a partial index in its order, even without statistics of a table with a long history."""
     rows = [_message_columns(number, "pending" if number < waiting else "sent") for number in range(5_000)]

@@ -211,7 +211,8 @@ def test_a_projects_migration_runs_in_one_process_at_a_time(engine: Engine, tmp_
 
 @pytest.mark.parametrize(
     ("migrate", "code", "message"),
-    [
+    ids=["exit code", "signal", "no such command", "broken quotes", "empty"],
+    argvalues=[
         (
             "sh -c 'exit 3'",
             2,

@@ -33,9 +33,13 @@ class Order(_Base):
     id: Mapped[int] = mapped_column(primary_key=True)
 
 
-@pytest.mark.parametrize("topic", ["", "events", "arn:aws:sns:us-east-1:1:events.fifo", f"{'a' * 252}.fifo", None])
+@pytest.mark.parametrize(
+    "topic",
+    ["", "events", "arn:aws:sns:us-east-1:1:events.fifo", f"{'a' * 252}.fifo", None],
+    ids=["empty", "standard topic", "ARN", "257 characters", "None"],
+)
 def test_an_outbox_of_no_fifo_topic_is_refused(topic: Any) -> None:
-    """Its events would wait for ever for a relay that nobody starts."""
+    """Events of such an outbox would wait for ever for a relay that nobody starts."""
     with pytest.raises(ConfigError, match=r"^topic of Outbox is .*, allowed is the name of a FIFO topic"):
         Outbox(topic)
 
@@ -273,6 +277,7 @@ def test_an_event_cannot_be_committed_twice(engine: Engine, session: Session) ->
 
 
 def test_a_commit_without_the_outboxs_tables_names_the_command_to_create_them(engine: Engine, session: Session) -> None:
+    """Neither the event nor the program's own row is committed."""
     tables.metadata.drop_all(engine)
     session.add(Order())
     OUTBOX.add(session, make_event(1))

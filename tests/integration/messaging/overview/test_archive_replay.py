@@ -40,6 +40,7 @@ def _environment(**changed: Any) -> Environment:
 
 
 def _replay(shop: OperatedShop, do: str = "start", *, environment: Environment | None = None, **more: Any) -> None:
+    """Replay the archive to the consumer audit as the command does, from an hour ago unless `more` says otherwise."""
     options: dict[str, Any] = {
         "consumer_name": "audit",
         "topic_arn": _topic_of(shop),
@@ -89,12 +90,14 @@ def test_an_archive_is_replayed_in_order_and_audited(
 
 
 def test_a_planned_replay_sets_no_policy(archived_shop: OperatedShop) -> None:
+    """Without `confirmed`, which is --yes on the command line, the subscription is left as it is."""
     _replay(archived_shop, confirmed=False)
 
     assert _live_policy(archived_shop) == {}
 
 
 def test_a_replay_is_ended(archived_shop: OperatedShop) -> None:
+    """Removing the replay policy is all that ends a replay in SNS."""
     _replay(archived_shop)
 
     _replay(archived_shop, "end", from_us=None)
@@ -104,6 +107,7 @@ def test_a_replay_is_ended(archived_shop: OperatedShop) -> None:
 
 @pytest.mark.slow
 def test_a_topic_without_an_archive_is_refused(shop: OperatedShop) -> None:
+    """The topic has no archive policy, so SNS has nothing to replay."""
     with pytest.raises(ConfigError, match="archives nothing, allowed is one with an archive; declare archive_days"):
         _replay(shop)
 
@@ -120,6 +124,7 @@ def test_a_topic_without_an_archive_is_refused(shop: OperatedShop) -> None:
 def test_a_replay_that_would_go_wrong_is_refused(
     archived_shop: OperatedShop, fields: dict[str, Any], options: dict[str, Any], refusal: str
 ) -> None:
+    """The subscription is left without a replay policy."""
     with pytest.raises(ConfigError, match=refusal):
         _replay(archived_shop, environment=_environment(**fields), **options)
 
@@ -128,6 +133,7 @@ def test_a_replay_that_would_go_wrong_is_refused(
 
 @pytest.mark.slow
 def test_a_group_that_began_before_the_replay_is_refused(archived_shop: OperatedShop) -> None:
+    """The group's epoch is set two hours back, before the hour that the replay begins with."""
     archived_shop.execute("UPDATE sluice_outbox_group SET epoch = epoch - 7200")
 
     with pytest.raises(ConfigError, match="1 group began before --from: audit would wait for their earlier numbers"):
@@ -136,6 +142,7 @@ def test_a_group_that_began_before_the_replay_is_refused(archived_shop: Operated
 
 @pytest.mark.slow
 def test_an_inbox_that_has_handled_messages_is_refused(archived_shop: OperatedShop) -> None:
+    """The replay is taken if the caller agrees to leave out what is handled."""
     shop = archived_shop
     shop.commit("b", 1)
     shop.relay()
@@ -159,6 +166,7 @@ class _Statuses:
 
 @pytest.mark.parametrize("last", ["Completed", "Failed", None])
 def test_a_replay_is_watched_to_its_end(capsys: pytest.CaptureFixture[str], last: str | None) -> None:
+    """SNS shows four states, one a second; a subscription without a replay has no state."""
     clock = VirtualClock(0)
     sources: Any = _Statuses("Pending", "In progress", "In progress", last)
 
@@ -179,6 +187,7 @@ def test_a_replay_beside_another_is_refused(archived_shop: OperatedShop, monkeyp
 
 @pytest.mark.slow
 def test_a_subscription_that_may_not_be_changed_is_an_error(archived_shop: OperatedShop) -> None:
+    """The caller's policy denies SetSubscriptionAttributes."""
     archived_shop.denied = {"SetSubscriptionAttributes"}
 
     with pytest.raises(EndpointError, match="SNS did not do it"):
@@ -187,6 +196,7 @@ def test_a_subscription_that_may_not_be_changed_is_an_error(archived_shop: Opera
 
 @pytest.mark.slow
 def test_a_failed_replay_ends_with_2(archived_shop: OperatedShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that watches the replay sees the failure by the exit code."""
     monkeypatch.setattr(ArchiveReplay, "status", lambda _: (archive.FAILED, "{}"))
 
     with pytest.raises(SystemExit) as ended:

@@ -30,6 +30,7 @@ class HotShop:
         self.declare(DECLARED)
 
     def declare(self, declared: Environment) -> None:
+        """Write the file from which the commands read this environment."""
         topic = declared.topics[0]
         assert isinstance(topic, Topic)
         self._file.write_text(
@@ -52,6 +53,7 @@ class HotShop:
         return self._run(*arguments, *where, *endpoint)
 
     def numbers(self) -> list[list[int]]:
+        """Take all messages from the queue of billing, and return the numbers of the events in each."""
         url = self.shop.url(naming.queue_name(DECLARED, _BILLING))
         found: list[list[int]] = []
         while messages := self.shop.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
@@ -85,6 +87,7 @@ def test_a_relay_bundles_from_the_switch_on_until_it_is_off(hot: HotShop) -> Non
 
 
 def test_without_yes_nothing_is_switched(hot: HotShop) -> None:
+    """Five events a message are declared, and relays still send one."""
     code, printed, _ = hot.sluice(*ON)
 
     assert code == 0
@@ -97,6 +100,7 @@ def test_without_yes_nothing_is_switched(hot: HotShop) -> None:
 
 
 def test_the_switch_shows_who_changed_it(hot: HotShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user who ran the command is shown with the reason."""
     monkeypatch.setattr("getpass.getuser", lambda: "ada")
     hot.sluice(*ON, "--yes")
 
@@ -146,6 +150,7 @@ def test_bundles_that_somebody_may_not_read_stay_off(hot: HotShop, changed: dict
 
 
 def test_subscribers_that_read_bundles_are_declared(hot: HotShop) -> None:
+    """A queue that is not ours subscribes, and the declaration says that such subscribers read bundles."""
     _subscribe(hot, "theirs.fifo")
     hot.declare(replace(DECLARED, topics=(replace(_TOPIC, foreign_subscribers_read_bundles=True),)))
 
@@ -166,6 +171,7 @@ def test_a_queue_that_cannot_be_looked_at_keeps_bundles_off(hot: HotShop) -> Non
 
 
 def _subscribe(hot: HotShop, name: str) -> None:
+    """Subscribe a new queue, which belongs to no declared consumer, to the topic."""
     sqs, sns = hot.shop.sqs, hot.shop.sns
     url = sqs.create_queue(QueueName=name, Attributes={"FifoQueue": "true"})["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]

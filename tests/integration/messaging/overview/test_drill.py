@@ -53,6 +53,7 @@ def _drill(run: Run, *arguments: str) -> tuple[dict[str, Any], int]:
 
 
 def test_a_restored_shop_is_valid_after_the_drill(run: Run, backup_and_now: tuple[str, str]) -> None:
+    """The two messages that were sent after the backup are discarded, and the three groups go on in a new epoch."""
     backup, now = backup_and_now
 
     drilled, code = _drill(run, "--backup", backup, "--now", now)
@@ -115,6 +116,7 @@ def test_a_message_that_the_restored_inbox_lost_is_resent(run: Run, shop: Operat
 
 
 def test_a_drill_changes_nothing_that_it_is_given(run: Run, backup_and_now: tuple[str, str], tmp_path: Path) -> None:
+    """Every database file has the same bytes afterwards; the drill works on copies."""
     before = [path.read_bytes() for path in sorted(tmp_path.glob("*.db"))]
 
     code, printed, _ = run("drill", "restore", "--backup", backup_and_now[0], "--page", str(tmp_path / "drill.html"))
@@ -129,6 +131,7 @@ def test_a_drill_changes_nothing_that_it_is_given(run: Run, backup_and_now: tupl
 def test_the_own_database_of_the_environment_is_refused(
     run: Run, backup_and_now: tuple[str, str], monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
+    """One of the given databases is the one in SLUICE_DSN, which the environment's processes use."""
     backup, now = backup_and_now
     given = {"--backup": [backup], "--now": [now], "--inbox": [f"billing={now}"]}
     own = backup if option == "--backup" else now
@@ -143,7 +146,8 @@ def test_the_own_database_of_the_environment_is_refused(
 
 @pytest.mark.parametrize(
     ("url", "other", "is_same"),
-    [
+    ids=["user and port", "driver and case", "other database", "other port", "relative path", "other file"],
+    argvalues=[
         ("postgresql://ann@localhost/shop", "postgresql://bob:x@127.0.0.1:5432/shop", True),
         ("postgresql://db/shop", "postgresql+psycopg://DB:5432/shop", True),
         ("postgresql://db/shop", "postgresql://db/restored", False),
@@ -153,6 +157,7 @@ def test_the_own_database_of_the_environment_is_refused(
     ],
 )
 def test_a_database_is_known_by_any_of_its_urls(url: str, other: str, *, is_same: bool) -> None:
+    """User, password, driver, default port and spelling of the host make no other database."""
     places = [copies.place_of(engines.engine(each).url) for each in (url, other)]
 
     assert (places[0] == places[1]) is is_same
@@ -176,6 +181,7 @@ def postgres_shop(postgres_url: str, run: Run) -> Iterator[OperatedShop]:
 
 @pytest.mark.slow  # the first drill takes the same steps by day
 def test_a_drill_on_postgres_copies_and_drops_its_copy(postgres_shop: OperatedShop, run: Run) -> None:
+    """Without --now the drill judges the backup alone; no database of the drill is left on the server."""
     shop = postgres_shop
     shop.commit("a", 1, 2)
     shop.relay()
@@ -195,6 +201,7 @@ def test_a_drill_on_postgres_copies_and_drops_its_copy(postgres_shop: OperatedSh
 
 @pytest.mark.slow  # the first drill takes the same steps by day
 def test_a_database_in_use_is_refused_in_one_line(postgres_shop: OperatedShop, run: Run) -> None:
+    """Postgres copies a database only while nobody else is connected to it."""
     with postgres_shop.engine.connect() as connection:
         connection.exec_driver_sql("SELECT 1")
         code, _, failed = run("drill", "restore", "--backup", postgres_shop.dsn)

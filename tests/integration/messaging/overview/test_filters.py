@@ -29,7 +29,8 @@ def _open_groups(shop: OperatedShop) -> list[str]:
 
 @pytest.mark.parametrize(
     ("filters", "moved"),
-    [
+    ids=["group", "type", "reason", "reason with a gap, and type", "an hour", "future", "reason of none"],
+    argvalues=[
         (("--group", "order-1"), ["order-1"]),
         (("--type", "order.returned"), ["order-3"]),
         (("--died-of", "refund of -2 cents"), ["order-2"]),
@@ -60,14 +61,15 @@ def test_redrive_stops_at_its_limit(dead_shop: OperatedShop) -> None:
 
 @pytest.mark.parametrize(
     ("filters", "left"),
-    [
+    ids=["reason and type", "two groups", "an hour, at most one"],
+    argvalues=[
         (("--died-of", "refund of … cents", "--type", "order.placed"), ["order-3"]),
         (("--group", "order-2", "--group", "order-3"), ["order-1"]),
         (("--since", "1h", "--limit", "1"), ["order-2", "order-3"]),
     ],
 )
 def test_skip_gives_up_what_matches(dead_shop: OperatedShop, filters: tuple[str, ...], left: list[str]) -> None:
-    """Without --yes it says how many there are, and changes nothing."""
+    """Without --yes the command says how many numbers match, and changes nothing."""
     before = dead_shop.dump()
 
     intended = dead_shop.sluice("dlq", "skip", *OF_BILLING, *filters, "--reason", "a test")
@@ -117,7 +119,8 @@ def _statuses(shop: OperatedShop) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("command", "filters", "status"),
-    [
+    ids=["resend", "unquarantine", "skip"],
+    argvalues=[
         ("resend", ("--type", "order.placed", "--limit", "1"), "sent"),
         ("unquarantine", ("--died-of", "InvalidParameter", "--group", "order-1"), "quarantined"),
         ("skip", ("--died-of", "invalidparameter", "--since", "1h", "--limit", "1"), "quarantined"),
@@ -147,8 +150,10 @@ def test_outbox_commands_act_on_what_matches(
         ("outbox", "unquarantine"),
         ("outbox", "resend", "order-1", "1", "--limit", "3"),
     ],
+    ids=["retry with both", "retry with neither", "skip with both", "unquarantine with neither", "resend with both"],
 )
 def test_a_message_or_filters_are_needed_and_not_both(shop: OperatedShop, arguments: tuple[Any, ...]) -> None:
+    """Each command either names one message, or chooses messages by filters."""
     code, _, failed = shop.sluice(*arguments, "--reason", "a test")
 
     assert code == 3

@@ -229,6 +229,7 @@ def test_a_consumer_of_another_database_is_unknown_and_not_idle(
 
 
 def test_finding_an_unknown_name_ends_with_exit_code_1(shop: OperatedShop) -> None:
+    """The name is neither an event's id nor a group; a script sees that by the exit code."""
     code, printed, failed = shop.sluice("find", "nobody")
 
     assert code == 1

@@ -83,6 +83,7 @@ def _counts(shop: OperatedShop, *more: str) -> tuple[int, dict[str, int]]:
 
 
 def test_a_new_consumer_handles_the_past_in_order_before_live_messages(used_shop: OperatedShop) -> None:
+    """Number 4 is in audit's queue before the replay, and number 5 comes after it: both wait for 1 to 3."""
     shop = used_shop
     shop.commit("a", 4)
     shop.relay()
@@ -101,6 +102,7 @@ def test_a_new_consumer_handles_the_past_in_order_before_live_messages(used_shop
 
 @pytest.mark.slow
 def test_a_planned_replay_changes_nothing(used_shop: OperatedShop) -> None:
+    """Without --yes the command counts the events, and every row stays as it is."""
     before = used_shop.dump()
 
     code, printed, _ = _replay(used_shop)
@@ -112,6 +114,7 @@ def test_a_planned_replay_changes_nothing(used_shop: OperatedShop) -> None:
 
 @pytest.mark.slow
 def test_other_consumers_get_nothing_of_a_replay(used_shop: OperatedShop) -> None:
+    """A resend through the topic would put the events into each queue; a replay writes only audit's inbox."""
     shop = used_shop
     shop.work(BILLING, SHIPPING)
     before = {
@@ -128,6 +131,7 @@ def test_other_consumers_get_nothing_of_a_replay(used_shop: OperatedShop) -> Non
 
 
 def test_a_replay_is_audited_with_its_numbers_and_its_reason(used_shop_on_sqlite: OperatedShop) -> None:
+    """Each number in the audit's detail is a pair of epoch and number."""
     shop = used_shop_on_sqlite
     _replay(shop, "--group", "a", "--yes")
 
@@ -143,6 +147,7 @@ def test_a_replay_is_audited_with_its_numbers_and_its_reason(used_shop_on_sqlite
 
 
 def test_handled_events_are_refused_or_left_out(used_shop_on_sqlite: OperatedShop) -> None:
+    """Audit has handled group a already: the whole replay is refused, unless --unhandled leaves those events out."""
     shop = used_shop_on_sqlite
     _replay(shop, "--group", "a", "--yes")
     _work(shop)
@@ -169,6 +174,7 @@ def test_handled_events_are_refused_or_left_out(used_shop_on_sqlite: OperatedSho
 
 @pytest.mark.slow
 def test_a_replay_that_is_done_again_sets_nothing_aside_twice(used_shop: OperatedShop) -> None:
+    """All four events are set aside by the first replay, and are not handled yet when the second one comes."""
     _replay(used_shop, "--yes")
 
     assert _counts(used_shop, "--yes") == (0, {"set_aside": 4})
@@ -223,6 +229,7 @@ def test_events_behind_live_messages_are_refused_or_late(used_shop: OperatedShop
 
 @pytest.mark.slow
 def test_late_events_are_left_out_if_asked(used_shop_on_sqlite: OperatedShop) -> None:
+    """Number 4 was handled without 1 to 3, which would come late; of the rest only group b's event is to handle."""
     shop = used_shop_on_sqlite
     shop.commit("a", 4)
     shop.relay()
@@ -238,6 +245,7 @@ def test_late_events_are_left_out_if_asked(used_shop_on_sqlite: OperatedShop) ->
 
 
 def test_a_consumer_without_subscription_is_refused(used_shop_on_sqlite: OperatedShop) -> None:
+    """Live events would not come to that consumer, so it would miss what is committed after the replay."""
     shop = used_shop_on_sqlite
     shop.sns.unsubscribe(SubscriptionArn=shop.subscription_of(AUDIT))
 
@@ -249,6 +257,7 @@ def test_a_consumer_without_subscription_is_refused(used_shop_on_sqlite: Operate
 
 @pytest.mark.slow
 def test_a_subscription_that_cannot_be_read_leaves_it_unknown(used_shop_on_sqlite: OperatedShop) -> None:
+    """AWS denies the call: the command ends with 2, and not as if the consumer had no subscription."""
     used_shop_on_sqlite.denied = {"ListSubscriptionsByTopic"}
 
     code, _, failed = _replay(used_shop_on_sqlite, "--yes")
@@ -271,6 +280,7 @@ def test_an_event_of_an_earlier_epoch_is_refused(used_shop: OperatedShop) -> Non
 
 @pytest.mark.slow
 def test_events_of_two_epochs_are_handled_in_order(used_shop: OperatedShop) -> None:
+    """Numbers 1 to 3 belong to the first epoch; the cents 4 and 5 are numbers 1 and 2 of the second."""
     shop = used_shop
     shop.sluice("outbox", "begin-epoch", "--reason", "restored", "--yes")
     shop.commit("a", 4, 5)
@@ -299,6 +309,7 @@ def test_events_that_the_inbox_may_have_forgotten_are_refused(used_shop: Operate
 
 @pytest.mark.slow
 def test_nothing_behind_a_quarantined_event_is_replayed(used_shop_on_sqlite: OperatedShop) -> None:
+    """Number 2 may still be published: number 3 must not be handled before it."""
     shop = used_shop_on_sqlite
     shop.execute("UPDATE sluice_outbox SET status = 'quarantined' WHERE group_id = 'a' AND group_seq = 2")
 
@@ -308,6 +319,7 @@ def test_nothing_behind_a_quarantined_event_is_replayed(used_shop_on_sqlite: Ope
 
 
 def test_only_what_passes_the_live_filter_policy_is_replayed(used_shop_on_sqlite: OperatedShop) -> None:
+    """Only the fourth event of group a has the attribute that audit's subscription asks for."""
     shop = used_shop_on_sqlite
     shop.commit("a", 4, country="de")
     policy = json.dumps({"country": ["de"]})
@@ -323,6 +335,7 @@ def test_only_what_passes_the_live_filter_policy_is_replayed(used_shop_on_sqlite
 
 @pytest.mark.slow
 def test_a_replay_ends_at_the_given_time(used_shop_on_sqlite: OperatedShop) -> None:
+    """Three events are five hours old and one is new: --to leaves the new one out."""
     shop = used_shop_on_sqlite
     shop.age(hours=5)
     shop.commit("a", 4)
@@ -346,6 +359,7 @@ def test_a_group_may_begin_with_a_later_number(used_shop: OperatedShop) -> None:
 
 @pytest.mark.slow
 def test_nothing_that_is_kept_is_an_error(used_shop_on_sqlite: OperatedShop) -> None:
+    """No group has this name, so that a typing error is not taken for a finished replay."""
     code, _, failed = _replay(used_shop_on_sqlite, "--group", "none", "--yes")
 
     assert code == 2

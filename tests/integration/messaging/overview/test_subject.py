@@ -259,6 +259,7 @@ def test_a_queue_that_cannot_be_read_is_no_success(shop: OperatedShop) -> None:
     ids=["none", "no value", "no path", "an empty step", "an empty value"],
 )
 def test_a_subject_that_means_nothing_is_refused(run: Run, arguments: tuple[str, ...]) -> None:
+    """A subject is a path in the data and a value; the refusal is one line."""
     code, _, failed = run("subject", "find", *arguments)
 
     assert code == 3

@@ -152,7 +152,11 @@ def _set_filter(shop: OperatedShop) -> None:
     shop.sns.set_subscription_attributes(SubscriptionArn=shop.subscription_of(BILLING), **policy)
 
 
-@pytest.mark.parametrize(("act", "cause"), [(_unsubscribe, "no-subscription"), (_set_filter, "filtered")])
+@pytest.mark.parametrize(
+    ("act", "cause"),
+    [(_unsubscribe, "no-subscription"), (_set_filter, "filtered")],
+    ids=["unsubscribed", "filter policy"],
+)
 def test_an_earlier_loss_is_not_blamed_on_the_subscription(
     calm_shop: OperatedShop, act: Callable[[OperatedShop], None], cause: str
 ) -> None:
@@ -285,6 +289,7 @@ def test_each_groups_epoch_is_listed_after_a_restore(calm_shop: OperatedShop) ->
 
 
 def test_resend_and_verify_refuse_wrong_options_in_one_line(shop: OperatedShop) -> None:
+    """Nothing was sent yet, so there is no range of numbers to resend."""
     shop.commit("a", 100)
     refused = {
         ("resend", "a"): "give GROUP and its numbers",

@@ -83,7 +83,9 @@ def test_a_backlog_of_a_group_is_sent_in_bundles(world: World) -> None:
     assert bundle_counts(world) == {}
 
 
-@pytest.mark.parametrize(("declared", "switched"), [(1, 5), (5, 1), (5, None)])
+@pytest.mark.parametrize(
+    ("declared", "switched"), [(1, 5), (5, 1), (5, None)], ids=["declared 1", "switched to 1", "never switched"]
+)
 def test_both_the_declaration_and_the_switch_bound_a_bundle(world: World, declared: int, switched: int | None) -> None:
     """Bundles are off until somebody switches them on."""
     with world.engine.begin() as connection:
@@ -99,6 +101,7 @@ def test_both_the_declaration_and_the_switch_bound_a_bundle(world: World, declar
 
 
 def test_a_switch_is_read_with_the_next_look(world: World) -> None:
+    """The same relay sends one event a message, and two after somebody switches, without a restart."""
     relay = a_leader(world)
     world.commit(*["a"] * 3)
     world.switch_bundles(1)
@@ -123,6 +126,7 @@ def test_events_with_other_attributes_begin_another_message(world: World) -> Non
 
 
 def test_a_bundle_is_at_most_as_large_as_a_message_may_be(world: World) -> None:
+    """Some of the events fit into a message of 1,024 bytes together; ä takes two bytes, which is how SNS counts."""
     relay = a_leader(world, settings=replace(BUNDLED, event_bytes_max=1_024))
     with world.engine.begin() as connection:
         sizes = [300, 300, 300, 700, 300, 900]
@@ -189,9 +193,14 @@ def test_an_event_that_was_sent_alone_is_repeated_alone(world: World) -> None:
     assert numbers(world) == [[1], [2, 3, 4]]
 
 
-@pytest.mark.parametrize("fault", [Fault(lost=True), Fault(unreachable=True), Fault(refused="InternalFailure")])
+@pytest.mark.parametrize(
+    "fault",
+    [Fault(lost=True), Fault(unreachable=True), Fault(refused="InternalFailure")],
+    ids=["lost answer", "unreachable", "internal failure"],
+)
 @pytest.mark.parametrize("first_count", [1, 3])
 def test_a_message_without_an_answer_is_repeated_as_it_was(world: World, fault: Fault, first_count: int) -> None:
+    """SNS may have taken the message, so it gets no further event and no other id, though two more are committed."""
     relay = a_leader(world)
     world.commit(*["a"] * first_count)
     world.sns_calls.faults.append(fault)
@@ -208,7 +217,7 @@ def test_a_message_without_an_answer_is_repeated_as_it_was(world: World, fault: 
 
 @pytest.mark.parametrize("first_count", [1, 3])
 def test_an_answer_that_cannot_be_written_repeats_the_message_as_it_was(world: World, first_count: int) -> None:
-    """The same relay leads on, and does not know any more what it has sent."""
+    """The same relay leads on, and knows no longer what it has sent; two more events are committed meanwhile."""
     failing = [OperationalError("UPDATE", {}, Exception("the database is away"))]
 
     def fail_once(here: str) -> None:
@@ -459,6 +468,7 @@ def test_stored_bundles_are_deleted_with_their_events(world: World) -> None:
 
 
 def test_events_committed_while_a_bundle_is_sent_are_in_the_next(world: World) -> None:
+    """They are committed inside the publishing call, when the first message has already been put together."""
     late = [2]
 
     def commit_late(_: object) -> None:

@@ -258,7 +258,7 @@ def test_random_orders_of_several_calls_lose_and_reorder_nothing() -> None:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("kind", [Relays, RelaysOfSeveralCalls, RelaysOfBundles])
 def test_many_long_random_runs_of_relays_lose_and_reorder_nothing(kind: type[Relays]) -> None:
-    """The same machines as above, for hours."""
+    """The machines of the tests above take longer runs."""
     run_machine(kind, in_memory_world, max_examples=150, stateful_step_count=100)
 
 

@@ -32,7 +32,7 @@ def refuse_to_begin(_: object) -> None:
 @pytest.mark.parametrize("poll_seconds", [0.1, 5])
 @pytest.mark.parametrize("is_away", [False, True])
 def test_each_sign_of_life_lasts_for_another_step(tmp_path: Path, *, is_away: bool, poll_seconds: float) -> None:
-    """After every wait the file that the health check reads is valid for the 72 s that a step may take.
+    """After every wait the file that the health check reads is valid for STEP_SECONDS, which a step may take.
 
     This holds while the database is away, too.
     """
@@ -125,7 +125,8 @@ def test_a_relay_serves_its_metrics_for_prometheus(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("address", "line"),
-    [
+    ids=["in use", "no port"],
+    argvalues=[
         ("{port}", "sluice: --prometheus is 127.0.0.1:{port} (Address already in use), allowed is an address of"),
         (
             "no-port",
@@ -134,7 +135,7 @@ def test_a_relay_serves_its_metrics_for_prometheus(tmp_path: Path) -> None:
     ],
 )
 def test_an_unusable_address_for_metrics_is_refused(tmp_path: Path, address: str, line: str) -> None:
-    """The port is in use, or is none."""
+    """The relay ends at its start with one line, and without a traceback."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         with relay_process(tmp_path, "--prometheus", address.format(port=port)) as process:

@@ -62,7 +62,8 @@ def test_an_arn_of_no_fifo_topic_is_refused_without_a_call(endpoint: Endpoint, a
 
 @pytest.mark.parametrize(
     ("code", "kind", "message"),
-    [
+    ids=["missing", "missing by another code", "invalid"],
+    argvalues=[
         ("NotFound", EndpointError, f"topic {ARN} is not at "),
         ("NotFoundException", EndpointError, f"topic {ARN} is not at "),
         ("InvalidParameter", ConfigError, f"topic is '{ARN}', which SNS does not take (An error occurred (InvalidPara"),
@@ -71,7 +72,7 @@ def test_an_arn_of_no_fifo_topic_is_refused_without_a_call(endpoint: Endpoint, a
 def test_a_missing_or_invalid_topic_is_refused(
     endpoint: Endpoint, code: str, kind: type[MessagingError], message: str
 ) -> None:
-    """SNS was asked about it once."""
+    """SNS is asked once: neither answer passes by waiting."""
     endpoint.answers = [_refusal(code)]
 
     with pytest.raises(kind) as refused:
@@ -90,6 +91,7 @@ def test_a_missing_or_invalid_topic_is_refused(
         (200, "<html><body>sign in</body></html>"),
         (200, ""),
     ],
+    ids=["not authorized", "denied", "throttled", "internal", "no token", "cut", "HTML 404", "sign-in page", "empty"],
 )
 def test_a_topic_that_cannot_be_checked_now_is_a_transient_error(endpoint: Endpoint, answer: tuple[int, str]) -> None:
     """The publisher's policy may not allow the check, or the endpoint is away for a while. One line says why."""
@@ -135,7 +137,7 @@ def test_a_relay_with_a_wrong_topic_ends_before_it_leads(engine: Engine, endpoin
 def test_until_empty_ends_without_valid_credentials(
     engine: Engine, endpoint: Endpoint, run_command: Run, monkeypatch: pytest.MonkeyPatch, refusal: str | None
 ) -> None:
-    """The credentials are missing, or AWS refuses them. Nobody would provide others while the command waits."""
+    """The credentials are missing, or AWS refuses them. The command does not wait: nobody gives it others meanwhile."""
     _commit(engine)
     dsn = engine.url.render_as_string(hide_password=False)
     endpoint.answers = [] if refusal is None else [_refusal(refusal)]

@@ -108,7 +108,9 @@ def test_a_producers_connections_to_a_standby_are_dropped(postgres: Engine, stan
     own.dispose()
 
 
-@pytest.mark.parametrize(("states", "is_awaited"), [(PASSING_SQLSTATES, True), (LASTING_SQLSTATES, False)])
+@pytest.mark.parametrize(
+    ("states", "is_awaited"), [(PASSING_SQLSTATES, True), (LASTING_SQLSTATES, False)], ids=["passing", "lasting"]
+)
 def test_a_relay_waits_out_passing_errors_and_ends_at_lasting_ones(
     postgres: Engine, states: list[str], *, is_awaited: bool
 ) -> None:

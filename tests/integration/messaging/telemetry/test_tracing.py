@@ -176,7 +176,9 @@ def test_messages_a_handler_sends_are_linked_to_its_span(traced_process: TracedP
 
 
 @pytest.mark.parametrize(
-    ("outcome", "kind"), [(Retry(reason="the bank is closed"), "Retry"), (Reject("the bank is closed"), "Reject")]
+    ("outcome", "kind"),
+    [(Retry(reason="the bank is closed"), "Retry"), (Reject("the bank is closed"), "Reject")],
+    ids=["Retry", "Reject"],
 )
 def test_an_outcome_that_is_no_ack_is_the_spans_error(
     traced_process: TracedProcess, outcome: Outcome, kind: str
@@ -234,9 +236,10 @@ def test_an_exception_is_recorded_and_goes_on(traced_process: TracedProcess) -> 
         {"tracestate": "a=b"},
         {"TRACEPARENT": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
     ],
+    ids=["empty", "too short", "ids of zeros", "state alone", "capital letters"],
 )
 def test_an_invalid_trace_makes_no_link(traced_process: TracedProcess, trace: dict[str, str]) -> None:
-    """Another program may have written it; and the message is still handled."""
+    """Another program may have written the trace; the message is handled all the same."""
     with traced_process.tracing.handling(Event(type="a", group="b", data={}, trace=trace), CONTEXT):
         pass
 
@@ -264,6 +267,7 @@ def test_without_a_span_there_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_tracing_without_opentelemetry_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package is optional: a program that asks for tracing without it is told what to install."""
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
 

@@ -93,6 +93,7 @@ def finish(world: World, *workers: WorkerParts) -> None:
 
 
 def test_events_of_a_bundle_are_handled_in_order_and_deleted_once(world: World) -> None:
+    """Four events are one message of SQS: four calls of the handler, and one delete."""
     put_four(world)
     worker = world.worker()
 
@@ -105,6 +106,7 @@ def test_events_of_a_bundle_are_handled_in_order_and_deleted_once(world: World) 
 
 @pytest.mark.parametrize("poison", SECOND_BY_DEFAULT)
 def test_a_dead_event_takes_no_neighbour_with_it(world: World, poison: int) -> None:
+    """The event fails in each attempt; those behind it are handled at once, or are parked until its redrive."""
     put_four(world)
     world.handler_steps["a", poison] = [RuntimeError("poison")] * MAX_ATTEMPTS
     worker = world.worker()
@@ -128,6 +130,7 @@ def test_a_dead_event_takes_no_neighbour_with_it(world: World, poison: int) -> N
 
 @pytest.mark.parametrize("rejected", SECOND_BY_DEFAULT)
 def test_a_rejected_event_is_dead_at_once_and_the_others_go_on(world: World, rejected: int) -> None:
+    """One call of the handler is enough for a `Reject`; in a parked group those behind it are not called."""
     put_four(world)
     world.handler_steps["a", rejected] = [Reject("never")]
 
@@ -157,6 +160,7 @@ def test_each_event_has_all_of_its_attempts(world: World) -> None:
 
 
 def test_every_event_of_a_bundle_can_be_dead(engine: Engine) -> None:
+    """Each event uses up its own attempts and is a dead letter of its own."""
     world = World(engine, has_bundles=True)
     put_four(world)
     for number in NUMBERS:
@@ -169,6 +173,10 @@ def test_every_event_of_a_bundle_can_be_dead(engine: Engine) -> None:
 
 
 def test_a_retry_keeps_its_delay_and_the_order_of_the_group(world: World) -> None:
+    """Event 2 of the first bundle asks for 40 s; the second bundle of the group waits behind it.
+
+    In one transaction the retry rolls event 1 back, too, which is then handled again.
+    """
     put_four(world)
     world.put_bundle(envelope("a", COUNT + 1), envelope("a", COUNT + 2))
     world.handler_steps["a", 2] = [Retry(delay_seconds=40)]
@@ -212,6 +220,7 @@ def test_a_worker_killed_anywhere_in_a_bundle_repeats_and_loses_nothing(
 
 @pytest.mark.parametrize("commits_bundles", [False, True])
 def test_an_event_that_kills_its_worker_each_time_is_dead_alone(engine: Engine, *, commits_bundles: bool) -> None:
+    """Event 2 ends the process before its commit, each time: its neighbours have effects, with either way to commit."""
     kill_a_worker_at_each_receive(World(engine, has_bundles=True, commits_bundles=commits_bundles))
 
 
@@ -238,6 +247,7 @@ def kill_a_worker_at_each_receive(world: World, kind: type[MessageProcessor] = M
 
 
 def test_a_bundle_that_comes_again_is_dropped(world: World) -> None:
+    """The same four events are sent in two messages, as by a relay that got no answer."""
     worker = world.worker()
     sent = [envelope("a", number) for number in NUMBERS]
     for _ in range(2):
@@ -264,6 +274,7 @@ def test_copies_in_other_bundles_and_alone_are_handled_once(world: World) -> Non
 
 
 def test_a_number_missing_in_a_bundle_is_a_gap(world: World) -> None:
+    """Number 3 is handled at once, and 2 comes late; or 3 is parked until 2 is there."""
     world.put_bundle(envelope("a", 1), envelope("a", 3))
     worker = world.worker()
     finish(world, worker)
@@ -278,6 +289,7 @@ def test_a_number_missing_in_a_bundle_is_a_gap(world: World) -> None:
 
 
 def test_a_bundle_may_begin_an_epoch(world: World) -> None:
+    """A new epoch counts from 1 again, at the beginning of a bundle or in the middle of one."""
     put_four(world)
     world.put_bundle(envelope("a", 1, epoch=2), envelope("a", 2, epoch=2))
     world.put_bundle(envelope("a", 3, epoch=2), envelope("a", 1, epoch=3))
@@ -304,6 +316,7 @@ def nest_a_bundle(event: str) -> str:
 @pytest.mark.parametrize("spoil", [change_the_data, take_another_group, nest_a_bundle])
 @pytest.mark.parametrize("spoiled", SECOND_BY_DEFAULT)
 def test_an_unreadable_event_is_dead_alone(engine: Engine, spoil: Callable[[str], str], spoiled: int) -> None:
+    """One event's data is changed, its group is another one, or it is itself a bundle; the other three are handled."""
     world = World(engine, has_bundles=True)
     bodies = [envelope("a", number).body for number in NUMBERS]
     bodies[spoiled - 1] = spoil(bodies[spoiled - 1])
@@ -316,6 +329,7 @@ def test_an_unreadable_event_is_dead_alone(engine: Engine, spoil: Callable[[str]
 
 
 def test_a_message_that_is_no_event_is_dead_as_it_is(world: World) -> None:
+    """The DLQ gets the body unchanged, and no handler is called."""
     world.put_body("no envelope", "a")
 
     world.work_until_idle(world.worker())
@@ -325,6 +339,7 @@ def test_a_message_that_is_no_event_is_dead_as_it_is(world: World) -> None:
 
 
 def test_a_worker_that_stops_releases_the_rest_of_a_bundle(world: World) -> None:
+    """It is told to stop while it handles event 2; another worker handles 3 and 4 in their first attempts."""
     put_four(world)
     stopping = world.worker()
 
@@ -374,6 +389,7 @@ def test_a_long_bundle_keeps_its_lease(world: World) -> None:
 
 
 def test_a_dlq_that_does_not_answer_keeps_the_bundle_in_the_queue(world: World) -> None:
+    """The first send of event 2's dead letter fails; the bundle comes again, and event 2 is not tried again."""
     put_four(world)
     world.handler_steps["a", 2] = [Reject("never")]
     worker = world.worker()
@@ -400,6 +416,8 @@ def test_a_dead_letter_is_sent_once_although_its_bundle_returns(engine: Engine) 
 
 
 def test_hooks_are_called_for_each_event(engine: Engine) -> None:
+    """Each call has its own event's number and body, and the one message id of SQS."""
+
     class HandledEvents(WorkerHooks):
         def __init__(self) -> None:
             self.seen: list[tuple[int, str, str]] = []
@@ -419,8 +437,9 @@ def test_hooks_are_called_for_each_event(engine: Engine) -> None:
     assert len({entry[2] for entry in hook.seen}) == 1
 
 
-@pytest.mark.parametrize(("commits_bundles", "count"), [(False, COUNT), (True, 1)])
+@pytest.mark.parametrize(("commits_bundles", "count"), [(False, COUNT), (True, 1)], ids=["each", "together"])
 def test_events_of_a_bundle_have_a_commit_each_or_one(engine: Engine, *, commits_bundles: bool, count: int) -> None:
+    """The commits of the database are counted while one bundle of four is handled."""
     world, commits = World(engine, has_bundles=True, commits_bundles=commits_bundles), list[Connection]()
     put_four(world)
     worker = world.worker()
@@ -434,6 +453,7 @@ def test_events_of_a_bundle_have_a_commit_each_or_one(engine: Engine, *, commits
 
 
 def test_a_handler_cannot_roll_back_the_event_before_it(world: World) -> None:
+    """The handler of event 1 leaves a savepoint, and the one of event 2 rolls back to it."""
     roll_back_a_neighbour(world)
 
 
@@ -495,6 +515,7 @@ def test_a_commit_that_fails_is_repeated_for_each_event_alone(world: World) -> N
 
 
 def test_a_connection_lost_in_a_bundle_repeats_and_loses_nothing(on_postgres: Engine) -> None:
+    """The connection is cut in event 3: nothing of the one transaction is committed, and all four come again."""
     world = World(on_postgres, has_bundles=True, commits_bundles=True)
     put_four(world)
     world.handler_steps["a", 3] = [lambda session, *_: shut_down(driver_of(session))]
@@ -506,6 +527,8 @@ def test_a_connection_lost_in_a_bundle_repeats_and_loses_nothing(on_postgres: En
 
 
 def test_one_transaction_refuses_a_handler_that_takes_an_async_session(engine: Engine) -> None:
+    """The worker is refused when it is built: an asyncio handler has a session of its own for each event."""
+
     async def handle(_: AsyncSession, __: Event, ___: Context) -> None: ...
 
     world = World(engine, commits_bundles=True)
@@ -559,6 +582,7 @@ def work_on_a_difficult_bundle(engine: Engine, kind: type[MessageProcessor], *, 
 
 @pytest.mark.parametrize("commits_bundles", [False, True])
 def test_a_difficult_bundle_ends_as_its_events_say(engine: Engine, *, commits_bundles: bool) -> None:
+    """The same check has to catch the broken workers below."""
     work_on_a_difficult_bundle(engine, MessageProcessor, commits_bundles=commits_bundles)
 
 
@@ -566,6 +590,7 @@ def test_a_difficult_bundle_ends_as_its_events_say(engine: Engine, *, commits_bu
     "kind", [AcknowledgesAfterTheFirst, CountsReceives, GoesOnBehindAFailure, DiesWithItsNeighbours]
 )
 def test_a_worker_that_takes_bundles_wrongly_is_caught(engine: Engine, kind: type[MessageProcessor]) -> None:
+    """Negative control: each broken worker fails the check of the test above."""
     with pytest.raises(AssertionError):
         work_on_a_difficult_bundle(engine, kind)
 
@@ -621,17 +646,20 @@ class KeepsSavepoints(BegunTransaction):
 
 
 def test_one_transaction_at_each_receive_is_caught(engine: Engine) -> None:
+    """Negative control: a worker that never handles events apart repeats those in front of the one that kills it."""
     with pytest.raises(AssertionError):
         kill_a_worker_at_each_receive(World(engine, has_bundles=True, commits_bundles=True), IsTogetherAtEachReceive)
 
 
 @pytest.mark.parametrize("kind", [CommitsBehindAFailure, NeverCommits])
 def test_a_worker_that_commits_a_bundle_wrongly_is_caught(engine: Engine, kind: type[MessageProcessor]) -> None:
+    """Negative control: each broken worker commits the one transaction at the wrong place, or not at all."""
     with pytest.raises(AssertionError):
         work_on_a_difficult_bundle(engine, kind, commits_bundles=True)
 
 
 def test_a_savepoint_that_is_kept_is_caught(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: the worker leaves the handler's savepoint open for the next handler."""
     monkeypatch.setattr(bundle_processor, "BegunTransaction", KeepsSavepoints)
     with pytest.raises(AssertionError):
         roll_back_a_neighbour(World(engine, has_bundles=True, commits_bundles=True))

@@ -346,6 +346,7 @@ _LEFT_ON_ENGINE: dict[str, Callable[[Engine], object]] = {
 
 @pytest.mark.parametrize("name", _LEFT_ON_ENGINE)
 def test_an_engine_that_a_handler_changed_is_used_for_no_other_message(on_sqlite: Engine, name: str) -> None:
+    """Three messages use the session's engine in turn, and only the second one's handler changes it."""
     sessions, found = MessageSessions(on_sqlite), list[dict[str, Any]]()
     for leave in (lambda _: None, _LEFT_ON_ENGINE[name], lambda _: None):
         with sessions.open() as session:

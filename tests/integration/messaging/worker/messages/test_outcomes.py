@@ -46,9 +46,11 @@ def test_sent_messages_are_handled_once_and_in_order(world_on_each_database: Wor
     assert world.exceptions() == {}
 
 
-@pytest.mark.parametrize(("delay_seconds", "waited"), [(0, 0), (7, 7), (2.5, 3), (100, 100)])
+@pytest.mark.parametrize(
+    ("delay_seconds", "waited"), [(0, 0), (7, 7), (2.5, 3), (100, 100)], ids=["0", "7", "2.5", "100"]
+)
 def test_a_retry_comes_again_after_the_delay_it_asks_for(world: World, delay_seconds: float, waited: float) -> None:
-    """Never before: SQS knows whole seconds, so 2.5 s become 3. The effect of the first attempt is rolled back."""
+    """SQS knows whole seconds, so 2.5 s become 3, and never fewer. The effect of the first attempt is rolled back."""
     world.send("a")
     world.handler_steps["a", 1] = [Retry(delay_seconds=delay_seconds)]
 

@@ -83,7 +83,8 @@ def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
-    [
+    ids=["folder", "pipe", "no time", "no file"],
+    argvalues=[
         (["{folder}"], 2, "sluice: no sign of life in '{folder}' (Is a directory); is it what --alive names?"),
         (["{folder}/pipe"], 2, "sluice: no sign of life in '{folder}/pipe' (0 bytes that no worker or relay has"),
         (
@@ -97,7 +98,7 @@ def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -
 def test_the_check_of_a_path_without_signs_of_life_ends_at_once(
     tmp_path: Path, arguments: list[str], code: int, text: str
 ) -> None:
-    """The check does not wait for a pipe without a writer."""
+    """A folder or a pipe is in the file's place. The check does not wait for a pipe without a writer."""
     os.mkfifo(tmp_path / "pipe")
 
     ended, line = check(*(argument.format(folder=tmp_path) for argument in arguments))

@@ -47,7 +47,7 @@ def _assert_nothing_in_flight(worker_fleet: WorkerFleet) -> None:
 def test_s1_a_message_in_work_is_finished_before_the_worker_ends(
     worker_fleet: WorkerFleet, number: signal.Signals
 ) -> None:
-    """A second signal changes nothing."""
+    """The worker is told to stop twice while its handler works; the second signal changes nothing."""
     gate = worker_fleet.gate("gate")
     worker_fleet.publish({"busy": [{"gate": str(gate.path)}, {}]})
     with worker_fleet.worker() as worker:

@@ -55,6 +55,7 @@ def _require_pause(world: World, worker: WorkerParts) -> None:
 
 @pytest.mark.parametrize("kind", ["plain", *KINDS_OF_ASYNCIO])
 def test_a_paused_consumers_worker_receives_nothing_until_it_is_resumed(engine: Engine, kind: str) -> None:
+    """Plain and asyncio handlers take the same steps. Nothing of the pause uses up an attempt."""
     world = World(engine)
 
     _require_pause(world, world.worker(handlers=world.handlers_of_asyncio(kind)))
@@ -69,6 +70,7 @@ def test_a_worker_that_does_not_look_at_the_pause_is_caught(world: World, monkey
 
 
 def test_a_worker_that_starts_during_a_pause_receives_nothing(world: World) -> None:
+    """Its first step looks at the pause before it receives."""
     _act(world, ANN.pause)
     world.send("a")
     worker = world.worker()
@@ -90,6 +92,7 @@ def test_a_message_that_was_received_before_the_pause_is_handled(world: World) -
 
 
 def test_a_bundle_is_released_between_two_events_and_uses_up_no_attempt(engine: Engine) -> None:
+    """The pause comes after the receive: event 1 is in work and is finished, and 2 and 3 wait for the resume."""
     world = World(engine, has_bundles=True)
     world.put_bundle(*(envelope("a", number) for number in (1, 2, 3)))
     worker = world.worker()
@@ -109,6 +112,7 @@ def test_a_bundle_is_released_between_two_events_and_uses_up_no_attempt(engine: 
 
 
 def test_parked_messages_wait_during_a_pause_and_use_up_no_attempt(engine: Engine) -> None:
+    """The pause comes after the drainer has claimed the group: message 2 is in work and finished, 3 and 4 wait."""
     world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     worker = world.park("a", behind=3)
     world.simulator.advance(LOOK_SECONDS)

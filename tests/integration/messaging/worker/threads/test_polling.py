@@ -90,7 +90,9 @@ def test_x5_a_client_waits_for_a_long_poll_on_each_connection() -> None:
     assert config.max_pool_connections == 34
 
 
-@pytest.mark.parametrize(("timeout_seconds", "answer_seconds"), [(60, 5), (43_200, 5), (30, 3), (5, 1)])
+@pytest.mark.parametrize(
+    ("timeout_seconds", "answer_seconds"), [(60, 5), (43_200, 5), (30, 3), (5, 1)], ids=["60 s", "12 h", "30 s", "5 s"]
+)
 def test_l1_an_unanswered_renewal_times_out_while_others_can_be_renewed(
     timeout_seconds: int, answer_seconds: float
 ) -> None:
