@@ -1,7 +1,8 @@
 """Pause a consumer, and resume it: the inbox's row, which its workers look at, and the mapping of a Lambda function.
 
 A worker stops by itself when it sees the row. A function is invoked by AWS: its event source mapping is disabled, and
-enabled again, in the transaction of the row and the audit, which is rolled back if AWS refuses.
+enabled again, in the transaction of the row and the audit, which is rolled back if AWS refuses. Without an answer (of
+AWS, or to the commit) the mapping may be switched and the row not written: to do the same again ends that.
 
 AWS: https://docs.aws.amazon.com/lambda/latest/api/API_UpdateEventSourceMapping.html (Enabled: "to pause polling and
 invocation"; State: Enabling, Enabled, Disabling, Disabled …; read 2026-11-27)
@@ -11,6 +12,8 @@ from typing import Any
 
 import boto3
 from botocore.exceptions import ClientError
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from sluice import sdk
 from sluice.cli.overview.screen import span_text
@@ -46,22 +49,26 @@ class FunctionMapping:
             found = [each for page in pages for each in page["EventSourceMappings"]]
         except (ClientError, *sdk.UNANSWERED) as error:
             raise self._refusal(error, f"list-event-source-mappings --function-name {self.function_name}") from error
-        ids = [each["UUID"] for each in found if each["EventSourceArn"].endswith(f":{queue}")]
-        if not ids:
+        mappings = [each for each in found if each["EventSourceArn"].endswith(f":{queue}")]
+        if not mappings:
             raise EndpointError(
                 f"no event source mapping invokes {self.function_name} with messages of {queue}; deploy the environment"
             )
-        self.id = str(ids[0])
+        self.id = str(mappings[0]["UUID"])
+        self.is_disabled = mappings[0]["State"] in ("Disabling", "Disabled")
 
     def switch(self, *, is_enabled: bool) -> None:
         """Let it poll and invoke, or not; it has its new state some seconds later.
 
         Raises:
-            EndpointError: Lambda refuses; the message has the AWS CLI's command for somebody with the right.
+            EndpointError: Lambda refuses; the message has the AWS CLI's command for somebody with the right. Or it did
+                not answer, and the mapping may be switched.
         """
         try:
             self._lambda.update_event_source_mapping(UUID=self.id, Enabled=is_enabled)
-        except (ClientError, *sdk.UNANSWERED) as error:
+        except sdk.UNANSWERED as error:
+            raise self.unknown(error) from error
+        except ClientError as error:
             flag = "--enabled" if is_enabled else "--no-enabled"
             raise self._refusal(error, f"update-event-source-mapping --uuid {self.id} {flag}") from error
 
@@ -76,6 +83,13 @@ class FunctionMapping:
             if state == wanted or clock.monotonic() >= ends_at:
                 return state
             clock.sleep(_POLL_SECONDS)
+
+    def unknown(self, error: Exception) -> EndpointError:
+        """Return the error of an act that may be done in part."""
+        return EndpointError(
+            f"what was done with {self.function_name} is not known ({explain_failure(error)}); do the same again,"
+            " and see `sluice status`: its mapping may be switched without a row that says so"
+        )
 
     def _refusal(self, error: Exception, command: str) -> EndpointError:
         return EndpointError(
@@ -105,16 +119,19 @@ def change_pause(
 
     Raises:
         DeadLetterError: it is paused already, or is not.
-        EndpointError: the mapping of its function cannot be changed; then nothing is.
+        EndpointError: the mapping of its function cannot be changed; then nothing is, or what was done is not known.
     """
     consumer, clock = target.consumer, SystemClock() if clock is None else clock
-    with engines.explaining_missing_tables(), target.engine.connect() as connection, connection.begin() as begun:
-        (operator.pause if is_paused else operator.resume)(connection)
+    with engines.explaining_missing_tables(), target.engine.connect() as connection:
         mapping = None if consumer.runtime is None else FunctionMapping(target, _client(target))
+        if is_paused:
+            operator.pause(connection)
+        else:
+            operator.resume(connection, is_disabled=mapping is not None and mapping.is_disabled)
         if confirmed and mapping is not None:
             mapping.switch(is_enabled=not is_paused)
-        if not confirmed:
-            begun.rollback()
+        if confirmed:
+            _commit(connection, mapping)
     described = f"{'pause' if is_paused else 'resume'} {consumer.name}"
     if mapping is not None:
         described += f": {'disable' if is_paused else 'enable'} mapping {mapping.id} of function"
@@ -127,6 +144,15 @@ def change_pause(
     if is_paused:
         described += f"; its queue keeps a message for {span_text(consumer.message_retention_seconds)}"
     return described
+
+
+def _commit(connection: Connection, mapping: FunctionMapping | None) -> None:
+    try:
+        connection.commit()
+    except DBAPIError as error:
+        if mapping is None:
+            raise
+        raise mapping.unknown(error) from error
 
 
 def _client(target: ConsumerTarget) -> Any:

@@ -74,17 +74,21 @@ class PauseOperator(Operator):
             raise DeadLetterError(f"{self.consumer} is paused already{described}; see `inbox resume`")
         self._record(connection, audit, "pause", {"consumer": self.consumer}, {})
 
-    def resume(self, connection: Connection) -> None:
+    def resume(self, connection: Connection, *, is_disabled: bool = False) -> None:
         """Let the consumer's workers receive again. The audit keeps the pause that ends.
+
+        Args:
+            connection: a connection in a transaction.
+            is_disabled: whether its function's mapping is: then it is paused, with or without a row.
 
         Raises:
             DeadLetterError: the consumer is not paused.
         """
         here = (pauses.c.consumer == self.consumer, DURABLE)
         found = connection.execute(delete(pauses).where(*here).returning(pauses)).mappings().one_or_none()
-        if found is None:
+        if found is None and not is_disabled:
             raise DeadLetterError(f"{self.consumer} is not paused; see `dlq audit`")
-        kept = {name: found[name] for name in ("paused_at_us", "actor", "reason")}
+        kept = None if found is None else {name: found[name] for name in ("paused_at_us", "actor", "reason")}
         self._record(connection, audit, "resume", {"consumer": self.consumer}, {"pause": kept})
 
 

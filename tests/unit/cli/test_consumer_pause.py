@@ -6,8 +6,10 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 from sqlalchemy import select
+from sqlalchemy.event import listen, remove
+from sqlalchemy.exc import OperationalError
 
 from sluice.cli.consumer_pause import change_pause
 from sluice.cli.targets import ConsumerTarget
@@ -15,6 +17,7 @@ from sluice.clock import VirtualClock
 from sluice.declaration import Lambda, naming
 from sluice.errors import EndpointError
 from sluice.messaging.database import engines
+from sluice.messaging.errors import DeadLetterError
 from sluice.messaging.inbox.pause import PauseOperator
 from sluice.messaging.inbox.tables import audit, metadata, pauses
 from sluice.simulator.hook import Simulator
@@ -114,3 +117,47 @@ def test_a_function_without_a_mapping_is_not_paused(function: PausedFunction) ->
 
     with pytest.raises(EndpointError, match="no event source mapping invokes"):
         function.change()
+
+
+@pytest.mark.parametrize("unanswered", ["the update", "the commit"])
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_an_act_without_an_answer_is_unknown_and_can_be_repeated(
+    function: PausedFunction, monkeypatch: pytest.MonkeyPatch, unanswered: str, *, is_paused: bool
+) -> None:
+    """The mapping was switched, and nothing says that nothing was done."""
+    if not is_paused:
+        function.change()
+    update = function.client.update_event_source_mapping
+
+    def update_and_say_nothing(**fields: Any) -> None:
+        update(**fields)
+        raise ReadTimeoutError(endpoint_url="https://lambda")
+
+    def refuse_to_commit(_: object) -> None:
+        raise OperationalError("COMMIT", {}, Exception("the server closed the connection"))
+
+    with monkeypatch.context() as patched:
+        if unanswered == "the update":
+            patched.setattr(function.client, "update_event_source_mapping", update_and_say_nothing)
+        else:
+            listen(function.engine, "commit", refuse_to_commit)
+        with pytest.raises(EndpointError, match=r"is not known \(.*\); do the same again"):
+            function.change(is_paused=is_paused)
+    if unanswered == "the commit":
+        remove(function.engine, "commit", refuse_to_commit)
+    switched, before = ("Disabled", 0) if is_paused else ("Enabled", 1)
+    assert function.state()[:2] == (switched, before)
+
+    function.change(is_paused=is_paused)
+    assert function.state()[:2] == (switched, int(is_paused))
+
+
+def test_a_mapping_that_is_disabled_without_a_pause_is_resumed(function: PausedFunction) -> None:
+    """As an act leaves it whose row was not committed. An enabled one is refused."""
+    function.client.update_event_source_mapping(UUID=function.mapping, Enabled=False)
+
+    function.change(is_paused=False)
+    assert function.state() == ("Enabled", 0, ["resume"])
+
+    with pytest.raises(DeadLetterError, match="billing is not paused"):
+        function.change(is_paused=False)
