@@ -316,14 +316,14 @@ def test_a_refused_bundle_that_nobody_sent_before_goes_event_by_event(world: Wor
     """Nothing of it has arrived. SNS does not name the bad event: it is the one that is refused alone."""
     outcomes: list[tuple[int, type[PublishOutcome]]] = []
 
-    class Told(RelayHooks):
+    class OutcomeLog(RelayHooks):
         """Hooks that write down what became of each event."""
 
         @override
         def after_publish(self, head: Head, outcome: PublishOutcome) -> None:
             outcomes.append((head.group_seq, type(outcome)))
 
-    relay = a_leader(world, hooks=[Told()])
+    relay = a_leader(world, hooks=[OutcomeLog()])
     world.commit(*["a"] * 3)
     refused = Fault(refused="InvalidParameter")
     world.sns_calls.faults += [refused, Fault(), refused]
@@ -344,7 +344,7 @@ def test_a_refused_bundle_that_nobody_sent_before_goes_event_by_event(world: Wor
 
 
 @pytest.mark.parametrize("action", ["unquarantine", "skip"])
-def test_a_bundle_that_may_have_arrived_is_kept_when_a_retry_is_refused(world: World, action: str) -> None:
+def test_a_bundle_that_may_have_arrived_is_kept_after_a_refusal(world: World, action: str) -> None:
     """Another message with its events would be a copy. Who skips the first event accepts that."""
     relay = a_leader(world)
     world.commit(*["a"] * 3)
