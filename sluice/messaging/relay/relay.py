@@ -380,7 +380,7 @@ class Relay:
             with self._freeing_groups_of_unknown_heads(heads):
                 self._mark(outcomes)
             self._free_groups(heads)
-            self._report([told for head, outcome in outcomes for told in _outcomes_of_events(head, outcome)])
+            self._report([pair for head, outcome in outcomes for pair in _outcomes_of_events(head, outcome)])
 
     def _mark(self, outcomes: Sequence[tuple[Head, PublishOutcome]]) -> None:
         """Write outcomes and renew the lease, in one transaction.
