@@ -37,6 +37,7 @@ COMMANDS = [  # one of each program by day
 
 
 def _run_refused(command: list[str], file: Path) -> tuple[int, str, str]:
+    """Run a program with a declaration; return its exit code, error output and output."""
     ended = subprocess.run(
         [sys.executable, *command],
         cwd=PROJECT,
@@ -63,9 +64,13 @@ def test_every_command_refuses_a_wrong_declaration_in_one_line(
     assert _run_refused(command, wrong) == (code, f"{program}{REFUSAL} {wrong}:{line}", "")
 
 
-@pytest.mark.parametrize("command", [["app.py"], ["scripts/change.py", "diff", "dev"], ["-m", "sluice", "relay"]])
+@pytest.mark.parametrize(
+    "command",
+    [["app.py"], ["scripts/change.py", "diff", "dev"], ["-m", "sluice", "relay"]],
+    ids=["app", "change", "relay"],
+)
 def test_a_declaration_with_a_missing_comma_is_refused_in_one_line(tmp_path: Path, command: list[str]) -> None:
-    """Python would print the line and a traceback of our own modules."""
+    """Without our handling Python would print that line and a traceback of our own modules."""
     wrong = tmp_path / "environments.py"
     wrong.write_text("ENVIRONMENTS = (\n    1\n    2\n)\n", encoding="utf-8")
 
@@ -121,6 +126,7 @@ _STRANGE = [*_BREAKS_OUT, "`touch made`", "a b", "--help", ""]
     ],
 )
 def test_no_shell_and_no_make_interprets_the_environments_name(tmp_path: Path, target: str, value: str) -> None:
+    """Each strange name would run `touch made` in a shell, or become another option or word of the command."""
     ended = subprocess.run(
         ["make", "--silent", "--old-file=setup", f"--file={PROJECT / 'Makefile'}", target, f"ENV={value}"],
         cwd=_workplace(tmp_path),

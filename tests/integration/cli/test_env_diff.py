@@ -34,6 +34,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_consumer_that_comes_and_goes_is_named() -> None:
+    """The changed declaration has one consumer more, whose cost and ceiling had no value before."""
     prod = ENVIRONMENTS["prod"]
     fewer = replace(prod, consumers=prod.consumers[:2])
 
@@ -45,6 +46,7 @@ def test_a_consumer_that_comes_and_goes_is_named() -> None:
 
 
 def test_savings_by_bundles_are_a_range() -> None:
+    """The backlog decides how many events share a message: from one to the 50 that are declared."""
     prod = ENVIRONMENTS["prod"]
     changed = replace(prod, topics=(replace(prod.topics[0], bundle_events_max=50),))
 
@@ -59,6 +61,7 @@ def test_savings_by_bundles_are_a_range() -> None:
 
 
 def test_changed_fields_and_their_consequences_are_reported() -> None:
+    """Half as many tasks halve billing's ceiling, and other consumers are not mentioned."""
     prod = ENVIRONMENTS["prod"]
     billing = replace(prod.consumers[0], visibility_timeout_seconds=120, max_tasks=10)
     changed = replace(prod, consumers=(billing, *prod.consumers[1:]))
@@ -73,12 +76,14 @@ def test_changed_fields_and_their_consequences_are_reported() -> None:
 
 
 def test_equal_declarations_have_no_differences() -> None:
+    """No figure depends on chance: two computations for one declaration are equal."""
     assert list(differences(ENVIRONMENTS["prod"], ENVIRONMENTS["prod"])) == []
 
 
 def test_a_declaration_is_compared_with_that_of_a_revision(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The file has 8 lanes, and the revision that was committed had 4."""
     monkeypatch.chdir(repository.parent)
 
     main(["env", "diff", "prod", "--declaration", str(repository), "--json"])
@@ -93,6 +98,7 @@ def test_a_declaration_is_compared_with_that_of_a_revision(
 def test_a_name_that_is_neither_revision_nor_file_is_refused(
     against: str, repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """`--list` is no revision, though git itself would take it for an option."""
     with pytest.raises(SystemExit) as ended:
         main(["env", "diff", "prod", "--declaration", str(repository), f"--against={against}"])
 
@@ -106,10 +112,12 @@ def test_a_name_that_is_neither_revision_nor_file_is_refused(
         (_DECLARATION.format(lanes=4).replace('"prod"', '"test"'), "environment 'prod' is not declared there"),
         ("raise RuntimeError", "RuntimeError"),
     ],
+    ids=["other environment", "error at import"],
 )
 def test_a_declaration_that_cannot_be_compared_is_refused(
     before: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The other file declares no environment of that name, or cannot be imported."""
     file, other = tmp_path / "environments.py", tmp_path / "before.py"
     file.write_text(_DECLARATION.format(lanes=4), encoding="utf-8")
     other.write_text(before, encoding="utf-8")

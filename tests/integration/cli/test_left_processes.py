@@ -34,6 +34,7 @@ def _leave_thread() -> None:
 
 
 def _be_sluice(leave: Callable[[], None]) -> None:
+    """Leave something at work, and run `sluice --version` in this forked process."""
     signal.signal(signal.SIGTERM, lambda *_: None)  # as a worker has it, and what it forks
     leave()
     sys.argv = ["sluice", "--version"]
@@ -42,6 +43,7 @@ def _be_sluice(leave: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("leave", [_leave_process, _leave_pool, _leave_thread])
 def test_a_command_ends_though_something_is_left_at_work(leave: Callable[[], None]) -> None:
+    """The leftover would work for _LONG_SECONDS, and Python waits for it at the end of a process."""
     process = _forked.Process(target=_be_sluice, args=(leave,), daemon=False)
     process.start()
 

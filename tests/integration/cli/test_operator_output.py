@@ -88,6 +88,7 @@ def run(
 
 
 def _texts(value: Any) -> Iterator[str]:
+    """Yield every text that is a value in a JSON document."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -97,6 +98,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 @pytest.mark.parametrize("command", [("outbox", "ls"), ("dlq", "ls")], ids=" ".join)
 def test_listings_for_people_show_every_row(run: Run, hostile: str, command: tuple[str, ...]) -> None:
+    """The hostile text is in the group, the id and the reason of a row: control characters are shown as escapes."""
     code, out, _ = run(*command)
 
     assert code == 0
@@ -109,6 +111,7 @@ def test_listings_for_people_show_every_row(run: Run, hostile: str, command: tup
     ids=" ".join,
 )
 def test_listings_as_json_have_the_exact_values(run: Run, hostile: str, command: tuple[str, ...]) -> None:
+    """JSON has escapes of its own, so programs read the text as it was stored."""
     code, out, _ = run(*command)
 
     assert code == 0
@@ -136,6 +139,7 @@ def test_listings_as_json_have_the_exact_values(run: Run, hostile: str, command:
     ids=str,
 )
 def test_actions_and_refusals_print_one_line(run: Run, hostile: str, command: tuple[str, ...], code: int) -> None:
+    """The text stands for HOSTILE in the arguments, and a line break in it must not forge a second line."""
     given = [name.replace("HOSTILE", hostile) for name in command]
 
     ended, out, err = run(*given)
@@ -145,6 +149,7 @@ def test_actions_and_refusals_print_one_line(run: Run, hostile: str, command: tu
 
 
 def test_messages_in_a_dlq_are_shown(run: Run, harness: DlqHarness, database: Engine, hostile: str) -> None:
+    """One message's data and recorded reason are hostile, and another's body is no JSON."""
     data = envelope("g", 1, data={"n": hostile})
     sent = harness.send(DEAD, data)
     known = inbox_tables.exceptions.update().values(group_id="g", seq=1, through=1, sqs_message_id=sent)

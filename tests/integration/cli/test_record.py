@@ -51,6 +51,7 @@ def _kinds(folder: Path) -> list[str]:
 
 
 def test_a_program_is_recorded_without_a_change(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
+    """The program sends three messages and knows nothing of the recorder."""
     ended = _record(tmp_path / "tuesday", _SERVICE, endpoint)
 
     assert ended.returncode == 0, ended.stderr
@@ -62,6 +63,7 @@ def test_a_program_is_recorded_without_a_change(endpoint: fake_aws.Endpoint, tmp
 def test_an_earlier_recording_in_the_folder_is_not_taken_for_this_one(
     endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
+    """The second program calls no AWS, so the one journal in the folder is the first one's."""
     _record(tmp_path / "tuesday", _SERVICE, endpoint)
 
     ended = _record(tmp_path / "tuesday", "print()", endpoint)
@@ -71,6 +73,7 @@ def test_an_earlier_recording_in_the_folder_is_not_taken_for_this_one(
 
 
 def test_programs_that_it_starts_are_recorded_too(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
+    """The recorded program sends nothing itself; its subprocess sends the three messages."""
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_SERVICE!r}], check=True)"
 
     ended = _record(tmp_path / "tuesday", program, endpoint)
@@ -103,6 +106,7 @@ def test_children_that_are_forked_have_a_journal_each_and_close_it(endpoint: fak
 
 
 def test_the_exit_code_is_the_programs(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
+    """A program that a signal ends has 128 and the signal's number, as in a shell."""
     assert _record(tmp_path / "a", "import sys; sys.exit(7)", endpoint).returncode == 7
     assert _record(tmp_path / "b", "import os; os.kill(os.getpid(), 9)", endpoint).returncode == 137
 
@@ -121,7 +125,17 @@ def test_a_sitecustomize_of_their_own_is_still_imported(endpoint: fake_aws.Endpo
 
 @pytest.mark.parametrize(
     ("arguments", "code", "line"),
-    [
+    ids=[
+        "no such program",
+        "no program",
+        "proxy without --to",
+        "--to without a proxy",
+        "ftp",
+        "no port",
+        "no folder",
+        "no share",
+    ],
+    argvalues=[
         (["{folder}", "--", "no-such-program"], 3, "sluice: there is no program 'no-such-program'; name one"),
         (["{folder}"], 3, "sluice: no program is named, and no proxy; name a program after `--`, or give --proxy"),
         (["{folder}", "--proxy", "0"], 3, "sluice: a proxy needs --proxy and --to, and takes no program; give both"),
@@ -135,6 +149,7 @@ def test_a_sitecustomize_of_their_own_is_still_imported(endpoint: fake_aws.Endpo
 def test_an_impossible_recording_is_refused_in_one_line(
     arguments: list[str], code: int, line: str, tmp_path: Path
 ) -> None:
+    """The refusal comes before the program is started."""
     (tmp_path / "file").touch()
     ended = subprocess.run(
         [sys.executable, "-m", "sluice", "record", *(text.format(folder=tmp_path) for text in arguments)],
@@ -150,6 +165,7 @@ def test_an_impossible_recording_is_refused_in_one_line(
 
 
 def test_a_program_without_the_recorder_is_named_as_such(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
+    """`python -I` reads no environment variables, by which the recorder is loaded."""
     ended = subprocess.run(
         [sys.executable, "-m", "sluice", "record", str(tmp_path / "none"), "--", sys.executable, "-I", "-c", "1"],
         capture_output=True,

@@ -29,6 +29,7 @@ def sluice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
 
 
 def test_topology_is_applied_twice_with_the_same_result(sluice: Run) -> None:
+    """The second call finds every queue and the topic as declared, and changes nothing."""
     with SimulatorServer(port=0) as server:
         once, again = (
             sluice("topology", "apply", *_DECLARED, "--endpoint-url", server.url, "--json") for _ in range(2)
@@ -47,7 +48,8 @@ def test_topology_is_applied_twice_with_the_same_result(sluice: Run) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
-    [
+    ids=["no endpoint", "AWS", "AWS in capitals", "AWS's other domain", "no URL", "unknown environment"],
+    argvalues=[
         ((), "no endpoint is named"),
         (("--endpoint-url", "https://sqs.us-east-1.amazonaws.com"), "on AWS deploy the stacks"),
         (("--endpoint-url", "https://AMAZONAWS.COM."), "on AWS deploy the stacks"),
@@ -59,6 +61,7 @@ def test_topology_is_applied_twice_with_the_same_result(sluice: Run) -> None:
 def test_topology_is_refused_anywhere_but_on_an_emulator(
     sluice: Run, arguments: tuple[str, ...], expected: str
 ) -> None:
+    """Queues that no stack knows must never be made in an account."""
     code, _, complaint = sluice("topology", "apply", *_DECLARED, *arguments)
 
     assert code == 3
@@ -67,6 +70,7 @@ def test_topology_is_refused_anywhere_but_on_an_emulator(
 
 
 def test_an_endpoint_that_does_not_answer_is_one_line(sluice: Run) -> None:
+    """Nothing listens on port 9."""
     code, _, complaint = sluice("topology", "apply", *_DECLARED, "--endpoint-url", "http://127.0.0.1:9")
 
     assert code == 2
@@ -74,6 +78,7 @@ def test_an_endpoint_that_does_not_answer_is_one_line(sluice: Run) -> None:
 
 
 def test_a_program_finds_its_simulator_and_no_account(sluice: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variables name an account's profile and AWS itself; the program's call must reach the simulator."""
     monkeypatch.setenv("AWS_PROFILE", "production")
     monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", "https://sqs.us-east-1.amazonaws.com")
     program = (

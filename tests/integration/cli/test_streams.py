@@ -36,6 +36,7 @@ _STANDARD = ("stdin", "stdout", "stderr")
 
 
 def _be_sluice(arguments: list[str], variables: Mapping[str, str], streams: Mapping[str, str]) -> None:
+    """Run a command line in this forked process, with these variables and standard streams."""
     os.environ.clear()
     os.environ.update({**KEYS, **variables})
     for name, way in streams.items():
@@ -135,6 +136,7 @@ def test_a_command_does_its_work_whatever_its_streams_are(
 
 
 def test_outbox_check_keeps_exit_code_1_when_its_output_is_lost(database: Engine, tmp_path: Path) -> None:
+    """A missing index is the finding, which is exit code 1; 2 would hide it from a script."""
     with database.begin() as connection:
         connection.execute(text("DROP INDEX sluice_outbox_sent"))
     streams = {"stdout": _FULL, "stderr": "out"}

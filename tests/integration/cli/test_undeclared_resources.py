@@ -69,6 +69,7 @@ def _make_foreign_queue(server: SimulatorServer) -> tuple[str, str]:
 
 
 def test_an_event_is_handled_without_a_declaration(sluice: Run, server: SimulatorServer, tmp_path: Path) -> None:
+    """Topic and queue were made by somebody else, and options name them."""
     topic_arn, queue_url = _make_foreign_queue(server)
     engine = engines.engine(f"sqlite:///{tmp_path}/shop.db")
     assert sluice("schema", "apply")[0] == 0
@@ -92,6 +93,7 @@ def test_an_event_is_handled_without_a_declaration(sluice: Run, server: Simulato
 
 
 def test_options_that_name_too_little_are_refused_in_a_line(sluice: Run, server: SimulatorServer) -> None:
+    """The text beside each command is in the one line that is printed."""
     sqs = _client("sqs", server)
     bare, _ = _queue(sqs, "bare.fifo")
     endpoint = ("--endpoint-url", server.url)

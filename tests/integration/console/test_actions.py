@@ -69,6 +69,7 @@ def _field(page: str, name: str) -> str:
 
 
 def test_a_selection_is_brought_back_after_a_dry_run_and_a_reason(shop: OperatedShop, browser: ConsoleBrowser) -> None:
+    """The first form is a preview and the second lacks a reason: neither moves or audits anything."""
     key, letters = _dead_key(browser, "back"), count_messages(shop, DLQ)
 
     preview = browser.act("redrive", "billing", [key])
@@ -89,6 +90,7 @@ def test_a_selection_is_brought_back_after_a_dry_run_and_a_reason(shop: Operated
 
 
 def test_all_letters_of_a_group_are_brought_back(shop: OperatedShop, browser: ConsoleBrowser) -> None:
+    """The page lists dead letters by group, and the selected group has one."""
     page = browser.get("/dead-letters", consumer="billing", by="group", group="group")
     before = count_messages(shop, QUEUE)
 
@@ -156,6 +158,7 @@ def test_the_verdict_names_a_message_that_nobody_published(shop: OperatedShop, b
 
 
 def test_a_letter_is_deleted_and_the_audit_keeps_its_body(shop: OperatedShop, browser: ConsoleBrowser) -> None:
+    """The audit shows the deleted body only after a further request, which the reader makes by a form."""
     key, before = _dead_key(browser, "purge"), count_messages(shop, DLQ)
 
     browser.act("purge", "billing", [key], **SURE)
@@ -174,6 +177,8 @@ def test_a_letter_is_deleted_and_the_audit_keeps_its_body(shop: OperatedShop, br
 def test_a_held_message_is_tried_again_unchanged_or_with_other_data(
     shop: OperatedShop, browser: ConsoleBrowser
 ) -> None:
+    """Both acts give the message its attempts back; `hold` makes it held again in between."""
+
     def hold() -> str:
         shop.execute("UPDATE sluice_inbox_parked SET held_at_us = 1, attempts = 9 WHERE group_id = 'held'")
         return _keys(browser.get("/parked/billing", group="held"))[-1]
@@ -199,6 +204,7 @@ def test_a_held_message_is_tried_again_unchanged_or_with_other_data(
 
 
 def test_sent_messages_are_published_again_selected_or_as_a_range(shop: OperatedShop, browser: ConsoleBrowser) -> None:
+    """The preview changes nothing; a range whose first number is after its last is refused."""
     page = browser.get("/outbox", status="sent", group="skip")
     fields = {"owner": TOPIC, "group": "purge", "numbers": "1-2"}
 
@@ -280,6 +286,7 @@ def test_bodies_are_shown_on_demand_as_text_and_given_back(shop: OperatedShop, b
 
 
 def test_a_mistaken_form_or_address_is_answered_in_a_line(browser: ConsoleBrowser) -> None:
+    """No key, a key of another table, two keys where one is allowed, an unknown act or name, and a foreign address."""
     of_no_key = browser.post("/act", {"action": "skip", "owner": "billing"})
     of_nonsense = browser.post("/act", {"action": "skip", "owner": "billing", "key": '["x", 1]'})
     of_two = browser.post("/act", {"action": "replace", "owner": "billing", "key": ["[1]", "[2]"]})

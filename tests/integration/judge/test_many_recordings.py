@@ -23,6 +23,7 @@ _SEEDS_OF_SABOTEUR = 100
 
 @pytest.mark.parametrize("first", range(0, 2_000, 250))
 def test_lawful_recordings_have_no_violation(first: int, tmp_path: Path) -> None:
+    """Each seed is another service that keeps every promise; each parameter is 250 of the 2,000 seeds."""
     for seed in range(first, first + 250):
         life = record_life(seed, tmp_path / str(seed))
         found = [violation.anomaly for violation in life.check().violations]

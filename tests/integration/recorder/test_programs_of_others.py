@@ -88,6 +88,7 @@ def _environment(endpoint: fake_aws.Endpoint, path: Path) -> dict[str, str]:
 def test_calls_of_aiobotocore_are_recorded_beside_those_of_boto3(
     python: Path, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
+    """The program sends, receives and deletes five messages and cancels one poll."""
     subprocess.run(
         _command(tmp_path / "run", python, "-c", _ASYNCHRONOUS),
         check=True,
@@ -103,6 +104,7 @@ def test_calls_of_aiobotocore_are_recorded_beside_those_of_boto3(
 def test_celerys_own_calls_are_named_and_its_children_close_their_journals(
     python: Path, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
+    """Celery polls with a client of its own for HTTP: such a call is named as unseen, and is no violation."""
     (tmp_path / "tasks.py").write_text(_TASKS, encoding="utf-8")
     attributes = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
     for name in ("tasks.fifo", "results.fifo"):

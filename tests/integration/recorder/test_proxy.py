@@ -171,6 +171,7 @@ def test_queue_urls_lead_back_to_the_proxy_and_on_to_the_endpoint(tmp_path: Path
 
 
 def test_a_long_poll_delays_no_other_call(tmp_path: Path) -> None:
+    """Twelve polls of nine seconds are open while the messages that end them are sent."""
     with _recorded_service(tmp_path) as (proxy, _):
         sqs, found = _client("sqs", proxy.url), []
         url = create_queue(sqs, _QUEUE)
@@ -223,7 +224,21 @@ def _post(proxy: RecordingProxy, body: str | bytes, **headers: str) -> tuple[int
 
 @pytest.mark.parametrize(
     ("headers", "status", "code"),
-    [
+    ids=[
+        "unsigned",
+        "region -",
+        "region 123",
+        "long region",
+        "region with a dot",
+        "other host",
+        "broken host",
+        "other service",
+        "CBOR",
+        "too large",
+        "negative length",
+        "chunked",
+    ],
+    argvalues=[
         ({"X-Amz-Target": "AmazonSQS.ListQueues", "Authorization": ""}, 403, b"MissingAuthenticationToken"),
         *(
             (
@@ -245,6 +260,7 @@ def _post(proxy: RecordingProxy, body: str | bytes, **headers: str) -> tuple[int
 def test_other_requests_are_refused_and_never_sent_on(
     tmp_path: Path, headers: dict[str, str], status: int, code: bytes
 ) -> None:
+    """The proxy signs what it sends on with its own credentials, so it sends on nothing that it cannot read."""
     with capturing(lambda _: Reply()) as server, _recording(tmp_path, server.url) as proxy:
         answered, body = _post(proxy, "{}", **_JSON | headers)
 
@@ -271,9 +287,12 @@ def test_a_request_that_was_cut_is_never_sent_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", ["\u00ff", "&MessageAttributes.entry.1.Value.DataType=String", "&MessageAttributes.entry.one.Name=n"]
+    "more",
+    ["\u00ff", "&MessageAttributes.entry.1.Value.DataType=String", "&MessageAttributes.entry.one.Name=n"],
+    ids=["no UTF-8", "attribute without a name", "number in words"],
 )
 def test_a_malformed_form_is_sent_on_and_answered_by_the_endpoint(tmp_path: Path, more: str) -> None:
+    """The proxy is no judge of a request: the answer 400 is the endpoint's."""
     with capturing(lambda _: Reply(status=400)) as server, _recording(tmp_path, server.url) as proxy:
         headers = {"Authorization": _SIGNED, "Content-Type": "application/x-www-form-urlencoded"}
         assert _post(proxy, (urlencode(_PUBLISH) + more).encode("latin-1"), **headers)[0] == 400
@@ -282,7 +301,7 @@ def test_a_malformed_form_is_sent_on_and_answered_by_the_endpoint(tmp_path: Path
 
 @pytest.mark.parametrize("name", ["MessageBody", "MessageGroupId", "QueueUrl"])
 def test_an_invalid_text_stops_no_recording(tmp_path: Path, name: str) -> None:
-    """Half of a pair of UTF-16 can be written in JSON, and nowhere else: SQS refuses it."""
+    """JSON can hold half of a pair of UTF-16, which nothing else can: SQS refuses it, and recording goes on."""
     params = {"QueueUrl": f"http://localhost/1/{_QUEUE}", "MessageBody": "b", "MessageGroupId": "g"}
     send = _JSON | {"X-Amz-Target": "AmazonSQS.SendMessage"}
     with capturing(lambda _: Reply(status=400)) as server, _recording(tmp_path, server.url) as proxy:
@@ -295,6 +314,7 @@ def test_an_invalid_text_stops_no_recording(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("seconds", [1 << 31, -(10**30), True])
 def test_a_number_that_is_none_of_sqs_stops_no_recording(tmp_path: Path, seconds: float) -> None:
+    """The first poll's visibility timeout is impossible; both polls are refused, and recording goes on."""
     params = {"QueueUrl": f"http://localhost/1/{_QUEUE}"}
     with capturing(lambda _: Reply(status=400)) as server, _recording(tmp_path, server.url) as proxy:
         for more in ({"VisibilityTimeout": seconds}, {}):
@@ -307,6 +327,7 @@ def test_a_number_that_is_none_of_sqs_stops_no_recording(tmp_path: Path, seconds
 
 
 def test_an_answer_that_is_no_object_is_passed_on_unread(tmp_path: Path) -> None:
+    """The client gets the list as it came; whether the message was sent is on record as unknown."""
     body = json.dumps({"QueueUrl": f"http://localhost/1/{_QUEUE}", "MessageBody": "b", "MessageGroupId": "g"})
     with capturing(lambda _: Reply(body=b"[]")) as server, _recording(tmp_path, server.url) as proxy:
         assert _post(proxy, body, **_JSON, **{"X-Amz-Target": "AmazonSQS.SendMessage"}) == (200, b"[]")
@@ -326,6 +347,7 @@ def test_ten_messages_of_the_largest_size_come_in_one_answer(tmp_path: Path) -> 
 
 
 def test_expired_credentials_are_answered_with_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy started with valid credentials, which cannot be renewed when they end."""
     keys = {"Version": 1, "AccessKeyId": "key", "SecretAccessKey": "secret", "SessionToken": "token"}
     file, config = tmp_path / "keys.json", tmp_path / "config"
     soon, past = (datetime.fromtimestamp(SystemClock().now_us() / 1e6 + seconds, UTC) for seconds in (60, -60))
@@ -374,6 +396,7 @@ def _verdict(folder: Path, *queues: str) -> Any:
 
 
 def test_receives_that_went_past_the_proxy_make_the_verdict_unknown(tmp_path: Path) -> None:
+    """The first of three messages is received and deleted at the endpoint itself."""
     with _recorded_service(tmp_path / "run") as (proxy, endpoint):
         sqs, past = _client("sqs", proxy.url), _client("sqs", endpoint.url)
         url = create_queue(sqs, _QUEUE)
@@ -408,6 +431,7 @@ def test_an_answer_that_is_cut_reaches_the_client_as_cut(tmp_path: Path) -> None
 
 
 def test_a_call_to_an_absent_endpoint_had_no_effect(tmp_path: Path) -> None:
+    """Nothing listens there: no connection was made, so the message was surely not sent."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         gone = f"http://127.0.0.1:{free.getsockname()[1]}"
     with _recording(tmp_path, gone) as proxy, pytest.raises((ClientError, HTTPClientError)):
@@ -421,6 +445,7 @@ def test_a_call_to_an_absent_endpoint_had_no_effect(tmp_path: Path) -> None:
 
 
 def test_aws_is_reached_by_the_proxy_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HTTPS_PROXY names a socket, which sees the CONNECT and answers nothing."""
     with socket.create_server(("127.0.0.1", 0)) as way_out:
         way_out.settimeout(10)
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{way_out.getsockname()[1]}")
@@ -436,6 +461,7 @@ def test_aws_is_reached_by_the_proxy_of_the_environment(tmp_path: Path, monkeypa
 
 
 def test_a_taken_port_and_absent_credentials_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are noticed when the proxy is built, before a client can call it."""
     with record((), tmp_path) as recording, serving() as server:
         port = urlsplit(server.url).port or 0
         with pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1"):

@@ -155,6 +155,7 @@ def _client(service: str, region: str, proxy: RecordingProxy) -> Any:
 
 
 def test_calls_reach_the_hosts_of_aws_signed_for_each_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SNS, SQS and SQS in China have hosts of their own; the proxy's address is in the queue's URL."""
     folder = tmp_path / "run"
     with (
         _aws(tmp_path / "ca", monkeypatch) as aws,

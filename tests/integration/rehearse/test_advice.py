@@ -59,4 +59,5 @@ def test_advice_starts_with_the_cheapest_change_that_keeps_the_latency() -> None
 
 
 def test_nothing_is_advised_where_the_latency_is_kept() -> None:
+    """Two messages a second are a tenth of what the declared lanes can do."""
     assert advise(PLACE, BILLING, _steady(2)).changes == []

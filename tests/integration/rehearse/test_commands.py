@@ -122,6 +122,7 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_wrong_input_is_refused_in_one_line(run: Run, arguments: str, line: str) -> None:
+    """`{work}` stands for the options of a rehearsal that is right otherwise."""
     code, out, printed = run("rehearse", *arguments.format(work=" ".join(WORK)).split())
 
     assert code == 3, printed
@@ -156,6 +157,7 @@ def test_a_rehearsal_needs_neither_spark_nor_boto3_nor_a_database(run: Run) -> N
 
 
 def test_an_option_names_a_queue_that_the_template_leaves_open(run: Run) -> None:
+    """The template says not which of its two queues the tasks read; the formula of its own metric is given, too."""
     metric = ("--metric", "Shop/Workers/BacklogPerTask=(visible + inflight) / running")
 
     code, text, printed = run(
@@ -220,6 +222,7 @@ def test_services_with_equal_results_are_printed_once_and_all_in_json(run: Run) 
 def test_a_narrow_terminal_shows_the_verdict_the_latency_and_the_cost(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On 120 columns five columns of the table are left."""
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("COLUMNS", "120")
 
@@ -231,6 +234,7 @@ def test_a_narrow_terminal_shows_the_verdict_the_latency_and_the_cost(
 
 
 def test_a_damaged_recording_ends_with_the_code_for_unknown(run: Run) -> None:
+    """A recording that cannot be read is no wrong input, which would be 3."""
     (Path("hollow") / "a.arrows").write_bytes(b"nonsense")
 
     code, out, printed = run("rehearse", "--template", "fine.yaml", *WORK, "--recording", "hollow")
@@ -306,6 +310,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def test_the_same_seed_gives_the_same_answer_and_another_does_not(run: Run) -> None:
+    """All chance of the traffic comes from the seed."""
     arguments = ("rehearse", "--template", "fine.yaml", *WORK, "--profile", "mine.yaml", "--json", "--seed")
 
     first, again, other = (run(*arguments, seed)[1] for seed in ("7", "7", "8"))
@@ -361,6 +366,7 @@ def test_a_profile_made_of_a_recording_is_rehearsed_as_the_recording_is(run: Run
 
 @pytest.mark.slow  # simulated days
 def test_a_kind_of_traffic_that_is_named_twice_is_tried_once(run: Run) -> None:
+    """The same --traffic is given twice; no policy and variant has two rows."""
     _, text, _ = run("rehearse", "--template", "fine.yaml", *WORK, "--json", *["--traffic", "steady"] * 2)
 
     rows = [(row["policy"], row["variant"]) for row in json.loads(text)[0]["rows"]]
@@ -389,6 +395,7 @@ def test_a_profile_with_too_much_traffic_misses_its_latency_although_it_ends(run
 
 
 def test_the_command_draws_the_page_of_what_it_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Task-hours and latencies of the page's table are those of the JSON, in the same order."""
     template, page = tmp_path / "template.yaml", tmp_path / "page.html"
     template.write_text(_ONE_TASK, encoding="utf-8")
     work = "--queue jobs.fifo --lanes 2 --handler-seconds 1 --latency 60"

@@ -133,6 +133,7 @@ def test_without_the_clamp_few_groups_get_all_tasks_allowed() -> None:
 
 
 def test_the_clamp_makes_a_hot_group_cheaper_and_no_later() -> None:
+    """Six of ten messages are of one group, which more tasks cannot help; `RAW` is the expression without the clamp."""
     deployed, unclamped = _run(_hot_group()), _run(_hot_group(), term=RAW)
 
     assert deployed.task_hours < unclamped.task_hours / 2

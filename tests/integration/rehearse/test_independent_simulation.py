@@ -20,6 +20,7 @@ BIN = 0.015
 
 @pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MANY)])
 def test_a_rehearsal_agrees_with_a_simulation_that_shares_no_code(seed: int) -> None:
+    """Both are given the same random service and the same times of messages."""
     case = random_case(seed)
     (service,) = read_services(case.template)
     sent_at, group = (np.array(column) for column in zip(*case.sent, strict=True))

@@ -193,6 +193,7 @@ OURS: dict[str, tuple[Consumer, Callable[[Any], None]]] = {
 
 @pytest.mark.parametrize("name", one_case_in(3, OURS))
 def test_a_mistake_planted_into_our_template_is_found_and_no_other(name: str, ours: tuple[Template, ...]) -> None:
+    """Each of OURS changes one thing in the template of our stacks."""
     consumer, plant = OURS[name]
     templates = copy.deepcopy(ours)
     for template in templates:
@@ -488,6 +489,7 @@ def _nothing(_template: Any) -> None:
 def test_only_the_planted_mistake_is_found_in_a_handwritten_template(
     template: Callable[[], Any], plant: Callable[[Any], None], names: list[str]
 ) -> None:
+    """`_nothing` plants no mistake: the template itself has none."""
     written = template()
     plant(written)
 
@@ -502,8 +504,10 @@ def test_only_the_planted_mistake_is_found_in_a_handwritten_template(
         ("visible_steps.yaml", ["cooldown-too-short", "scale-in-without-protection"]),
         ("published_backlog.yaml", ["cooldown-too-short", "never-scales-in"]),
     ],
+    ids=["steps", "backlog"],
 )
 def test_the_mistakes_of_unchanged_handwritten_templates_are_found(name: str, names: list[str]) -> None:
+    """The files have mistakes that `_steps` and `_backlog` take out for the test above."""
     (service,) = read_services(*load_template(BY_HAND / name).values())
 
     assert _names(service, STEPS_TASKS if "steps" in name else BACKLOG_TASKS) == names
@@ -611,6 +615,7 @@ def test_mistakes_are_found_in_a_policys_expression_and_in_its_own_metric(
 
 
 def test_a_service_that_never_scales_in_needs_no_protection() -> None:
+    """Protection is against the end of a task at work, and such a service ends none."""
     tried = _on(REPEATED)
     (policy,) = tried.service.policies
     assert isinstance(policy, TargetTracking)

@@ -34,6 +34,7 @@ def _sluice(*arguments: str, **more: str) -> tuple[int, list[str]]:
 
 
 def test_an_environment_that_is_not_deployed_is_named(localstack_deployed: localstack.Emulator) -> None:
+    """The LocalStack has the stacks of `local` only."""
     url = localstack_deployed.endpoint_url
     ended, lines = _sluice("load", "run", "smoke", "--env", "dev", "--endpoint-url", url)
 
@@ -59,6 +60,7 @@ def test_a_spark_that_does_not_start_is_named(localstack_deployed: localstack.Em
 def test_a_history_folder_that_cannot_be_written_is_named(
     localstack_deployed: localstack.Emulator, tmp_path: Path
 ) -> None:
+    """A file is in the place of the folder above it."""
     in_the_way = tmp_path / "file"
     in_the_way.touch()
 
@@ -104,6 +106,7 @@ def test_ctrl_c_while_spark_answers_is_an_exception_and_no_more() -> None:
 def test_an_interrupted_run_leaves_no_verdict_and_no_process(
     localstack_deployed: localstack.Emulator, tmp_path: Path
 ) -> None:
+    """Ctrl-C reaches the whole process group, as in a terminal, when the load has begun."""
     running = subprocess.Popen(
         [sys.executable, "-m", "sluice", "load", "run", "tiny", "--runs-dir", str(tmp_path)],
         cwd=PROJECT,

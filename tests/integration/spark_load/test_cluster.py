@@ -91,6 +91,7 @@ def test_a_standalone_cluster_runs_a_load_test(cluster: Standalone, endpoint: fa
 
 @pytest.mark.slow
 def test_spark_submit_runs_a_load_test(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
+    """A task that fails is not tried again, so that a valid run needs no second try."""
     command = [str(standalone_cluster.SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master]
     command += ["--conf", "spark.task.maxFailures=1", str(PROJECT / "load.py"), *RUN]
 
@@ -101,6 +102,7 @@ def test_spark_submit_runs_a_load_test(cluster: Standalone, endpoint: fake_aws.E
 
 @pytest.mark.slow
 def test_a_spark_connect_server_runs_a_load_test(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
+    """The client has no Java: JAVA_HOME leads nowhere, and the server's Spark does the work."""
     serving = [str(standalone_cluster.SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master]
     serving += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     for name, value in {
@@ -165,6 +167,7 @@ def test_a_cluster_that_runs_failed_tasks_again_is_refused(
 
 @pytest.mark.slow
 def test_modules_of_tasks_are_loaded_before_the_fork(spark: SparkSession) -> None:
+    """A Python worker of Spark is forked for each task; a module that the fork lacks is imported in every task."""
     wanted = set(TASK_MODULES)
 
     def missing_modules(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

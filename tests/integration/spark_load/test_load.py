@@ -46,6 +46,7 @@ def honest(
 def test_an_honest_run_is_valid_and_exercises_what_it_claims(
     spark: SparkSession, honest: tuple[Verdict, Path], tmp_path: Path
 ) -> None:
+    """A property HOLDS only if the run gave it an opportunity to be violated; a second judgement says the same."""
     verdict, folder = honest[0], shutil.copytree(honest[1], tmp_path / honest[1].name)
 
     fields = json.loads((folder / report.VERDICT_FILE).read_text(encoding="utf-8"))
@@ -67,6 +68,7 @@ def test_an_honest_run_is_valid_and_exercises_what_it_claims(
 def test_an_honest_run_with_bundles_is_valid(
     spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
+    """Received events of a bundle have ids of their own, and more than ten show that bundles were received."""
     verdict, folder = run_load(spark, empty, tmp_path, _tiny(bundle_events_max=5, duplicate_share=0))
 
     ids = [
@@ -95,6 +97,7 @@ _BY_DEFAULT = "drop-messages"
 def test_a_sabotaged_run_is_invalid_with_a_witness(
     spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path, saboteur: str
 ) -> None:
+    """Each saboteur breaks the promises in its `shows`, and the verdict has a witness for each of these."""
     named = _tiny(bundle_events_max=5, duplicate_share=0) if "bundle" in saboteur else TINY
     verdict, _ = run_load(spark, empty, tmp_path, named, saboteur=saboteur)
 
@@ -108,6 +111,7 @@ def test_a_sabotaged_run_is_invalid_with_a_witness(
 def test_a_damaged_history_is_unknown_never_valid_and_never_a_false_alarm(
     spark: SparkSession, honest: tuple[Verdict, Path], tmp_path: Path
 ) -> None:
+    """One journal is torn, empty or missing; one with a flipped bit is refused as damaged."""
     folder = shutil.copytree(honest[1], tmp_path / honest[1].name)
     journals = folder / "journals"
     whole = {path.name: path.read_bytes() for path in journals.iterdir()}
@@ -183,6 +187,7 @@ def test_large_messages_are_published_in_calls_that_can_hold_them(
 def test_a_strangers_message_is_left_alone_and_makes_the_verdict_unknown(
     spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
+    """Somebody sends into the queue during the run; the load test's consumers do not delete that message."""
     url = empty.queue_urls["sluice-local-billing.fifo"]
     sqs = empty.client("sqs")
 
@@ -210,6 +215,7 @@ def test_a_strangers_message_is_left_alone_and_makes_the_verdict_unknown(
 def test_a_generator_that_is_late_makes_the_verdict_unknown(
     spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
+    """A budget of a microsecond makes every publish late."""
     strict = _tiny(lateness_budget_seconds=1e-6, duration_seconds=2)
 
     verdict, _ = run_load(spark, empty, tmp_path, strict)
@@ -224,6 +230,7 @@ def test_a_generator_that_is_late_makes_the_verdict_unknown(
 def test_an_endpoint_that_goes_away_makes_the_verdict_unknown(
     spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
+    """Nothing listens on port 9, so no call of the run has an answer."""
     gone = replace(empty, endpoint_url="http://127.0.0.1:9")
     hurried = _tiny(duration_seconds=1, drain_timeout_seconds=1)
 
@@ -237,6 +244,7 @@ def test_an_endpoint_that_goes_away_makes_the_verdict_unknown(
 
 
 def test_queues_that_are_not_empty_are_refused(empty: deployment.LoadDeployment) -> None:
+    """The message is somebody else's, and stays in the queue."""
     url = empty.queue_urls["sluice-local-billing.fifo"]
     sqs = empty.client("sqs")
     sqs.send_message(QueueUrl=url, MessageBody="theirs", MessageGroupId="g", MessageDeduplicationId="theirs")
@@ -251,6 +259,7 @@ def test_queues_that_are_not_empty_are_refused(empty: deployment.LoadDeployment)
 
 
 def test_the_recorder_writes_each_call_with_its_outcome(empty: deployment.LoadDeployment, tmp_path: Path) -> None:
+    """One publish, one receive, a refused delete and a delete: each is an event of its own in the journal."""
     sns, sqs = empty.client("sns"), empty.client("sqs")
     url = empty.queue_urls["sluice-local-audit.fifo"]
     with Journal(tmp_path, "r-0", common={"run": "r", "worker": "r-0"}) as journal:

@@ -147,6 +147,7 @@ def test_on_localstack_exactly_its_known_gaps_show(
 
 @pytest.mark.slow
 def test_the_real_worker_consumes_a_load(spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path) -> None:
+    """Workers of three queues handle 320 messages each; R1 to R4 are the promises of their inbox."""
     load = replace(profile.load("tiny").profile, consumer="worker", drain_timeout_seconds=20)
 
     verdict, folder = run_load(spark, empty, tmp_path, profile.NamedProfile("shape", load))
@@ -165,6 +166,7 @@ def test_the_real_worker_consumes_a_load(spark: SparkSession, empty: deployment.
 def test_a_backlog_is_drained_when_its_consumers_come(
     spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
+    """Consumers begin eight seconds after the publisher."""
     load = replace(
         profile.load("tiny").profile, consume_after_seconds=8, drain_seconds_max=300, drain_timeout_seconds=30
     )
@@ -185,6 +187,7 @@ def test_a_backlog_is_drained_when_its_consumers_come(
 def test_a_hot_group_is_served_in_order_by_slow_consumers(
     spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
+    """One of three groups has most of the messages, and each message takes 10 ms."""
     load = replace(
         profile.load("tiny").profile,
         group_count=3,
@@ -206,6 +209,7 @@ def test_a_hot_group_is_served_in_order_by_slow_consumers(
 @pytest.mark.slow
 @pytest.mark.timeout(650)  # as long as its three waits may take
 def test_ctrl_c_ends_the_tasks_and_says_how_to_judge(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
+    """Every task closes its journal; only the driver's own has no end, so the run is UNKNOWN."""
     load = tmp_path / "long.yaml"
     load.write_text("messages_per_second: 20\nduration_seconds: 600\ngroup_count: 5\n", encoding="utf-8")
     command = [sys.executable, "-m", "sluice"]

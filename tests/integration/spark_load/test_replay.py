@@ -36,6 +36,7 @@ def _profile_of_bursts(folder: Path) -> profile.NamedProfile:
 def test_a_replay_sends_every_message_once_and_says_how_near_it_came(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
+    """Groups have the recorded counts; the times differ, and the verdict's measures say by how much."""
     named = _profile_of_bursts(tmp_path)
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)
 

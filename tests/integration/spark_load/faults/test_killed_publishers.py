@@ -89,7 +89,8 @@ def _publish_until_done(run: LoadRun, breaks: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize(
     ("breaks", "status", "found"),
-    [
+    ids=["right", "sends everything anew", "takes unanswered for published"],
+    argvalues=[
         (_sound, PropertyStatus.VALID, ""),
         (_sends_everything_anew, PropertyStatus.INVALID, "2 messages of what is one message under 2 deduplication ids"),
         pytest.param(
@@ -101,7 +102,10 @@ def _publish_until_done(run: LoadRun, breaks: Callable[[], None]) -> None:
 def test_a_publisher_that_is_killed_twice_loses_and_repeats_nothing(
     endpoint: fake_aws.Endpoint, tmp_path: Path, breaks: Callable[[], None], status: PropertyStatus, found: str
 ) -> None:
-    """Each kill hits the publisher while it waits for the answer to a call that is never carried out."""
+    """The publisher is killed while it waits for the answer to a call that is never carried out.
+
+    Two publishers that go on wrongly are found; `found` is what the verdict says of them.
+    """
     run = run_of(tmp_path, deployment.find(environment("local"), endpoint_url=endpoint.url), LOAD)
     coordinator, calls, one_by_one = run.coordinator(SystemClock()), Counter[int](), threading.Lock()
     publishers = Publishers(coordinator)

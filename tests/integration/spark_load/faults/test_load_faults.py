@@ -187,6 +187,7 @@ def shell(tmp_path: Path, endpoint: fake_aws.Endpoint) -> Shell:
 
 @pytest.mark.slow
 def test_a_killed_driver_leaves_an_unknown_run_that_resumes_and_ends_valid(shell: Shell) -> None:
+    """A run that ended valid cannot be resumed once more; a copy of the broken run is judged as it was left."""
     with shell.begin("run", "brief.yaml") as running:
         eventually(lambda: shell.published_count() > 100, timeout_seconds=300, describe="some messages to be published")
         running.kill()
@@ -315,6 +316,7 @@ def test_a_call_of_a_killed_consumer_is_unknown_and_the_run_valid(
 def test_calls_to_an_absent_endpoint_are_unknown_and_the_run_valid(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
+    """The endpoint stops after 150 messages; the run goes on when it is back."""
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)
 
     def leave(_phase: str, values: list[TaskProgress]) -> None:
@@ -352,6 +354,10 @@ def test_half_the_calls_throttled_is_valid_and_crosses_its_threshold(
 def test_a_stalled_endpoint_is_in_the_percentiles_and_unknown_beyond_its_budget(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
+    """Publishing calls wait three seconds: latencies are from the planned times, so they show it.
+
+    With a budget of one second for lateness the same recording is UNKNOWN.
+    """
     clock, over = SystemClock(), threading.Event()
     began: list[float] = []
 
@@ -388,6 +394,8 @@ def test_a_stalled_endpoint_is_in_the_percentiles_and_unknown_beyond_its_budget(
 
 @pytest.mark.slow
 def test_a_full_disk_ends_a_run_unknown(shell: Shell) -> None:
+    """No file of the run may grow beyond 300,000 bytes, which its journals would."""
+
     def shrink() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
 

@@ -31,6 +31,7 @@ def run(endpoint: fake_aws.Endpoint, tmp_path: Path) -> LoadRun:
 
 
 def test_a_loss_by_a_fault_is_found_and_excused(run: LoadRun) -> None:
+    """The profile says that the fault loses messages: E5 is counted in every queue, and the run stays VALID."""
     verdict = run_load(run)
 
     (dropped,) = (prop for prop in verdict.properties if prop.anomaly == "E5")

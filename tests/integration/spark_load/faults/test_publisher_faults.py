@@ -55,6 +55,7 @@ def _publish_events(run: LoadRun) -> list[HistoryEvent]:
 
 
 def test_throttling_half_the_calls_loses_and_repeats_no_message(endpoint: fake_aws.Endpoint, run: LoadRun) -> None:
+    """Every other call is refused; what is refused is sent again, and each group stays in order."""
     calls = itertools.count()
     endpoint.fault = lambda name: fake_aws.THROTTLED if name == "PublishBatch" and next(calls) % 2 else None
 

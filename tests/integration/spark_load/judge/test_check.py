@@ -112,6 +112,7 @@ def test_sparks_own_error_of_damage_is_not_printed(tmp_path: Path) -> None:
 def test_the_division_of_a_history_does_not_change_its_findings(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The same events are divided into files in three ways, and four groups break a promise."""
     broken = {"B7", "C1", "E1", "G1"}
     groups = {**{name: CASES[name].events for name in broken}, **{f"sane {number}": sane() for number in range(8)}}
     events = [replace(event, message_group_id=name) for name, of_group in groups.items() for event in of_group]
@@ -149,6 +150,7 @@ def test_a_small_history_has_work_for_two_cores(spark: SparkSession, tmp_path: P
 
 
 def test_a_history_that_is_kept_elsewhere_stays_there(spark: SparkSession, tmp_path: Path) -> None:
+    """The folder is a link to another disk: new files replace the old ones there, and the link stays."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "old.parquet").touch()
     (tmp_path / "history").symlink_to(tmp_path / "disk")

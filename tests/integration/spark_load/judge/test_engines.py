@@ -71,6 +71,7 @@ def _judgement_or_refusal(
     ],
 )
 def test_spark_tells_the_same_of_a_recording_as_this_process(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """A recording that one of them refuses is refused by the other with the same sentence."""
     place, case = tmp_path / "recording", CASES[name]
     case.make(place)
     here, there = (
@@ -100,6 +101,7 @@ def test_spark_judges_every_anomaly_of_a_planned_run_as_this_process(spark: Spar
 
 @pytest.mark.slow
 def test_spark_judges_mutated_groups_of_a_planned_run_as_this_process(spark: SparkSession, tmp_path: Path) -> None:
+    """The groups are broken at random, so that at least 15 kinds of violation are compared."""
     events = forward(break_at_random(3))
     write_parquet(tmp_path, events)
 

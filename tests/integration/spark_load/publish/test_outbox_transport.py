@@ -176,6 +176,7 @@ def test_an_event_sent_again_is_committed_once(publishing: Publishing) -> None:
 
 
 def test_a_message_the_relay_gave_up_has_failed(publishing: Publishing) -> None:
+    """Of two messages in a call the relay quarantines the first and sends the second."""
     publishing.transport.send([publishing.call((4, 0), (5, 1))])
     publishing.wait_for(2)
 
@@ -186,6 +187,7 @@ def test_a_message_the_relay_gave_up_has_failed(publishing: Publishing) -> None:
 
 
 def test_messages_that_no_relay_publishes_are_unknown(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody marks the row as sent in the time that the transport waits, which is half a second here."""
     monkeypatch.setattr(transports, "ANSWER_SECONDS_MAX", 0.5)
 
     publishing.transport.send([publishing.call((4, 0))])
@@ -194,6 +196,7 @@ def test_messages_that_no_relay_publishes_are_unknown(publishing: Publishing, mo
 
 
 def test_messages_of_a_producer_that_ended_are_unknown(publishing: Publishing) -> None:
+    """The producer's process is killed: neither the message on its way nor the next one is called lost."""
     producer = publishing.transport._producer
     publishing.transport.send([publishing.call((4, 0))])
     publishing.wait_for(1)
