@@ -7,12 +7,12 @@ from typing import Any
 
 
 def forward_names(module: str, *, hint: str = "", **homes: str) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module whose names are elsewhere now.
+    """Return a `__getattr__` for a module whose names moved; it warns, and returns a name from its new module.
 
     Args:
-        module: its `__name__`.
-        hint: what to do, where another import is not enough.
-        homes: each name to the module it is in now, imported when the name is used; `module:name` of another name.
+        module: the `__name__` of the old module.
+        hint: the advice of the warning, if another import is not enough.
+        homes: old name to its new module, or to `module:name` if the name changed too; imported when it is used.
     """
 
     def find(name: str) -> Any:

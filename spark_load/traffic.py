@@ -43,7 +43,7 @@ def of_profile(profile: str, tasks: TaskWork, *, seed: int) -> Scenario:
         traffic=DrawnTraffic(
             name=named.name,
             rates=np.array([*seconds, *[0.0] * idle]),
-            groups=offered.group_count,
+            group_count=offered.group_count,
             skew=offered.group_skew,
             poison_share=offered.poison_share,
             failure_share=offered.failure_share,

@@ -41,7 +41,14 @@ _SHARES = (0.5, 0.9, 0.99)
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """One measured combination: the client and its kind, the service it sends to, and whether over TLS."""
+    """One measured combination.
+
+    Args:
+        kind: what runs the client: `_SPARK`, `_ALONE`, or `_THEIRS` for a program of others.
+        client: `sockets` or `boto3` of Sluice; a key of `_CALLS` for the others.
+        service: where it sends to, `sns` or `sqs`.
+        is_tls: whether over TLS.
+    """
 
     kind: str
     client: str

@@ -447,6 +447,10 @@ def test_sequence_numbers_rise_however_the_messages_come(resources: Resources) -
 
 @pytest.mark.promise("MOV-52")
 def test_a_move_task_takes_every_message_however_it_came(resources: Resources) -> None:
+    """One message died, one was published, one was sent in a batch; all were received and released before the move.
+
+    The second move task takes them from a DLQ into which the first has moved them.
+    """
     middle, last = resources.fifo_queue(hint="dlq"), resources.fifo_queue()
     resources.fifo_queue(dead_letters=middle)
     dead_letters = _after_purge_and_change(resources.fifo_queue(hint="dlq", **_UNUSUAL_ATTRIBUTES))

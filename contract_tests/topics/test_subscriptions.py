@@ -60,7 +60,7 @@ def test_nothing_but_a_queue_can_be_subscribed_to_a_fifo_topic(resources: Resour
 
 
 @pytest.mark.promise("SNS-08")
-def test_undeliverable_messages_of_a_fifo_subscription_go_to_a_fifo_queue(resources: Resources) -> None:
+def test_a_standard_queue_is_refused_as_dlq_of_a_fifo_subscription(resources: Resources) -> None:
     topic, standard = resources.fifo_topic(), resources.standard_queue()
     subscription = topic.subscribe(resources.fifo_queue())
     policy = json.dumps({"deadLetterTargetArn": standard.arn})

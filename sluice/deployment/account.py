@@ -48,6 +48,7 @@ class DeployedAccount:
 
         Raises:
             ConfigError: the template cannot be read, so that nobody knows what a deployment would destroy.
+            EndpointError: CloudFormation does not answer.
         """
         client = self._client("cloudformation", stack.lookup_role_arn)
         try:
@@ -101,7 +102,8 @@ class DeployedAccount:
         AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_ListImports.html (read 2026-11-27).
 
         Raises:
-            ConfigError: the importers cannot be read.
+            ConfigError: the role may not read the importers, or CloudFormation refuses the call otherwise.
+            EndpointError: CloudFormation does not answer.
         """
         pages = self._client("cloudformation", stack.lookup_role_arn).get_paginator("list_imports")
         try:

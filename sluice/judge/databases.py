@@ -222,7 +222,11 @@ def _uncommitted_violation(
 def _effect_violations(
     evidence: DatabaseEvidence, consumer: str, done: Sequence[AppliedEffect]
 ) -> Iterator[DatabaseViolation]:
-    """Yield a violation for each effect that should not exist, or has other data."""
+    """Yield a violation for each of a consumer's effects that should not exist, and each event that has several.
+
+    An effect should not exist if no producer committed its event, if its attempt was to be rolled back, or if it has
+    another group or payload than its event.
+    """
     rows = {committed.event_id: committed for committed in evidence.committed}
     times = Counter(effect.event_id for effect in done)
     for effect in done:

@@ -84,11 +84,11 @@ def judge(engine: JudgeEngine, facts: RunFacts) -> Verdict:
     expectation, thresholds = facts.expectation, facts.thresholds
     known_deviations = {anomaly: str(why) for anomaly, why in deviations.ANOMALIES.get(facts.target, {}).items()}
     excused = {**known_deviations, **facts.allowed}
-    looked = engine.screen(replace(expectation, clock_bound_us=0))
-    event_counts, seen = looked.counts, looked.seen
+    screened = engine.screen(replace(expectation, clock_bound_us=0))
+    event_counts, seen = screened.counts, screened.seen
     _require_forward_clocks(event_counts)
     around = engine.around() if event_counts.counts["around"] else []
-    surrounded = replace(
+    context = replace(
         queue_context(
             around,
             queues=expectation.queues,
@@ -103,14 +103,14 @@ def judge(engine: JudgeEngine, facts: RunFacts) -> Verdict:
     uncounted: list[str] = []
     if not expectation.is_planned and counts["redelivered"]:
         declared, provable = provable, _with_others(provable, engine.unseen_receives(provable))
-        uncounted = _undeclared_others(declared, provable, surrounded)
+        uncounted = _undeclared_others(declared, provable, context)
     timed = engine.clock_timings(provable) if len(event_counts.clocks) > 1 else ClockTimings()
-    provable, apart = with_clock_bound(provable, event_counts.clocks, timed)
-    is_disturbed = bool(surrounded.moves or surrounded.purges)
-    moved = engine.around_moves_and_purges(provable, surrounded) if is_disturbed else ()
-    otherwise = engine.groups_with_unconfirmed_ids(provable) if counts["sent"] else ()
-    suspects = {*looked.suspects, *moved, *timed.groups, *otherwise}
-    found = engine.findings(suspects, provable, surrounded)
+    provable, clock_unknowns = with_clock_bound(provable, event_counts.clocks, timed)
+    is_disturbed = bool(context.moves or context.purges)
+    moved = engine.around_moves_and_purges(provable, context) if is_disturbed else ()
+    unconfirmed_groups = engine.groups_with_unconfirmed_ids(provable) if counts["sent"] else ()
+    suspects = {*screened.suspects, *moved, *timed.groups, *unconfirmed_groups}
+    found = engine.findings(suspects, provable, context)
     measured = measures(seen, expectation) | {
         "groups": counts["groups"],
         "suspect_groups": len(suspects),
@@ -131,7 +131,7 @@ def judge(engine: JudgeEngine, facts: RunFacts) -> Verdict:
         known_us = provable.clock_bound_us if provable.clock_bound_us < NEVER_US else None
         measured |= {"clocks": {"count": len(event_counts.clocks), "apart_us_max": known_us}}
     counts |= {"recovered": len(held.recovered_in_seconds)}
-    opportunities = _opportunities(counts, facts, surrounded)
+    opportunities = _opportunities(counts, facts, context)
     return Verdict(
         properties=tuple(
             Property(
@@ -149,7 +149,7 @@ def judge(engine: JudgeEngine, facts: RunFacts) -> Verdict:
         unknowns=(
             *facts.unknowns,
             *reasons.values(),
-            *apart,
+            *clock_unknowns,
             *uncounted,
             *_harness_faults(found.shown, excused),
             *found.unknowns,
@@ -219,12 +219,12 @@ def _with_others(expectation: Expectation, unseen: Mapping[str, int]) -> Expecta
     return replace(expectation, unproven_queues={**others, **expectation.unproven_queues})
 
 
-def _undeclared_others(declared: Expectation, provable: Expectation, surrounded: QueueContext) -> list[str]:
+def _undeclared_others(declared: Expectation, provable: Expectation, context: QueueContext) -> list[str]:
     """Return the reasons for doubt about queues whose receive counts show consumers that nobody declared.
 
     A message that a move task brought may count on from its earlier receives (MOV-19), which proves no other consumer.
     """
-    moved_to = {move.destination for move in surrounded.moves}
+    moved_to = {move.destination for move in context.moves}
     return [
         f"{queue}, {why}: another consumer may have had its messages; record it, or say --other-consumers"
         for queue, why in provable.unproven_queues.items()
@@ -241,18 +241,18 @@ def _harness_faults(violations: tuple[Violation, ...], excused: Mapping[str, str
     ]
 
 
-def _opportunities(counts: Mapping[str, int], facts: RunFacts, surrounded: QueueContext) -> dict[str, int]:
+def _opportunities(counts: Mapping[str, int], facts: RunFacts, context: QueueContext) -> dict[str, int]:
     """Return how often each anomaly could have happened, anomaly id to count.
 
     An anomaly that this history cannot show had no opportunity: unrecorded publishes are possible, and without a plan
     nothing was intended.
     """
     expectation = facts.expectation
-    seconds = [activity for of_queue in surrounded.activity.values() for activity in of_queue]
+    seconds = [activity for of_queue in context.activity.values() for activity in of_queue]
     count_of = {
         **counts,
-        "moved": min(counts["dead"], sum(move.is_finished for move in surrounded.moves)),
-        "lossy_faults": len(surrounded.faults),
+        "moved": min(counts["dead"], sum(move.is_finished for move in context.moves)),
+        "lossy_faults": len(context.faults),
         "empty_polls": sum(activity.empty_count for activity in seconds),
         "queues": len(expectation.queues),
     }
@@ -263,7 +263,7 @@ def _opportunities(counts: Mapping[str, int], facts: RunFacts, surrounded: Queue
         "order": expectation.is_planned,
         "fan_out": len(expectation.queues) > 1,
         "receives": bool(expectation.max_receive_count),
-        "emptied": bool(surrounded.empty_since_us),
+        "emptied": bool(context.empty_since_us),
         "plan": facts.plan is not None,
         "effects": bool(expectation.effects_recorded),
     }

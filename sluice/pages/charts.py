@@ -145,7 +145,7 @@ def lines(
     legend: dict[str, Any] = {} if has_legend else {"legend": None}
     encoded = alt.Chart(_data(rows)).encode(
         x=_right("x:Q", x),
-        y=_up(y, domain, is_low=size[1] < _LOW),
+        y=_up(y, domain, is_low_chart=size[1] < _LOW),
         color=alt.Color(
             "name:N", scale=alt.Scale(domain=names, range=[line.colour for line in of]), sort=names, **legend
         ),
@@ -175,11 +175,11 @@ def _right(field: str, x: Axis, **options: Any) -> alt.X:
     )
 
 
-def _up(y: Axis, domain: tuple[float, float], *, is_low: bool = False) -> alt.Y:
-    """Return the encoding of y on the axis upwards; `is_low` says that the chart has room for two numbers only."""
+def _up(y: Axis, domain: tuple[float, float], *, is_low_chart: bool = False) -> alt.Y:
+    """Return the encoding of y on the axis upwards; a low chart has room for two numbers only."""
     labels: dict[str, Any] = {"labelExpr": _SECONDS_OR_LESS} if y.is_duration else {"format": ",~f"}
     ticks: dict[str, Any] = (
-        {"values": _steps(*domain, is_low=is_low)} if y.is_log else {"tickCount": 2 if is_low else 5}
+        {"values": _steps(*domain, is_low_chart=is_low_chart)} if y.is_log else {"tickCount": 2 if is_low_chart else 5}
     )
     return alt.Y("y:Q", axis=alt.Axis(title=y.title, **labels, **ticks), scale=_scale(domain, is_log=y.is_log))
 
@@ -276,13 +276,13 @@ def _alone(line: ChartLine) -> list[dict[str, Any]]:
     ]
 
 
-def _steps(lowest: float, highest: float, *, is_low: bool = False) -> list[float]:
+def _steps(lowest: float, highest: float, *, is_low_chart: bool = False) -> list[float]:
     """Return the ticks of a logarithmic axis: powers of ten.
 
-    Where these are few, twice and five times each are added.
+    Where these are few, twice and five times each are added, except on a chart that is too low for more numbers.
     """
     powers = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
-    leading = (1, 2, 5) if len(powers) <= 4 and not is_low else (1,)
+    leading = (1, 2, 5) if len(powers) <= 4 and not is_low_chart else (1,)
     return [digit * 10.0**power for power in powers for digit in leading if lowest <= digit * 10.0**power <= highest]
 
 

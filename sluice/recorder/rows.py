@@ -370,13 +370,13 @@ class _Operation:
     is_flushed = True
     """Whether the rows from before a call are flushed to the file before the request is sent."""
 
-    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
-        """Return the rows of a call that is about to be made, those of each entry in a list: by default none."""
+    def rows_before_call(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
+        """Return the rows of a call that is about to be made, a list for each entry of its batch: by default none."""
         return []
 
     def begin(self, rows: RowFactory, call: dict[str, Any]) -> list[JournalRow]:
         """Return the rows of a call that is about to be made, which `call` keeps for its answer."""
-        call["of_entries"] = self.before(rows, call["params"])
+        call["of_entries"] = self.rows_before_call(rows, call["params"])
         call["rows"] = _flatten(call["of_entries"])
         return list(call["rows"])
 
@@ -409,7 +409,7 @@ class _IntendedOperation(_Operation):
     ) -> None:
         self._address, self._make, self._ok_fields, self._entries = address, make, ok_fields, entries
 
-    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
+    def rows_before_call(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
         address = params.get(self._address, params.get("TargetArn"))
         if address is None:
             return []
@@ -475,7 +475,7 @@ class _Subscription(_Operation):
     ) -> None:
         self._learn, self._changes = learn, changes
 
-    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
+    def rows_before_call(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
         return [self._changes(rows, params)]
 
     def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
@@ -492,7 +492,7 @@ class _Receive(_Operation):
 
     is_flushed = False  # if the process dies, its journal has no end, and a check knows that polls may be missing
 
-    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
+    def rows_before_call(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
         return [[rows.poll(params, 0)]]
 
     def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
@@ -507,7 +507,7 @@ class _Receive(_Operation):
 class _StartMove(_Operation):
     """StartMessageMoveTask: its answer says only that the task begins; a later list or cancel says how it ended."""
 
-    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
+    def rows_before_call(self, rows: RowFactory, params: Mapping[str, Any]) -> list[list[JournalRow]]:
         return [[rows.move(params)]]
 
     def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:

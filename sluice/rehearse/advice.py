@@ -125,7 +125,7 @@ def advise(environment: Environment, consumer: Consumer, traffic: Traffic) -> Ad
         changes = enough + sorted((change for change in better if change not in enough), key=_seconds)
     return Advice(
         peak_per_second=traffic.peak_per_second,
-        ceilings=ceilings(environment, consumer, groups=traffic.groups, hottest_share=traffic.hottest_share),
+        ceilings=ceilings(environment, consumer, groups=traffic.group_count, hottest_share=traffic.hottest_share),
         declared=declared,
         changes=changes,
     )
@@ -153,7 +153,7 @@ def _changes(consumer: Consumer, traffic: Traffic) -> list[tuple[str, Consumer]]
         values = {name: value for name, value in fields.items() if value != getattr(consumer, name)}
         if not values:
             continue
-        groups = max(consumer.expected_groups, traffic.groups)
+        groups = max(consumer.expected_groups, traffic.group_count)
         try:
             changed = replace(consumer, **values)  # type: ignore[arg-type]
         except ConfigError:

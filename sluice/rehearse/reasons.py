@@ -22,8 +22,8 @@ def why_left(service: ScaledService, row: RehearsalRow) -> str:
     if isinstance(traffic, DrawnTraffic) and traffic.poison_share and queue and not queue.max_receive_count:
         return "messages that always fail are never dead-lettered, and are received again and again: no scaling helps"
     if queue is None or queue.is_fifo:
-        if sent > lane * traffic.groups:
-            limit = f"{traffic.groups} groups are limited to {lane * traffic.groups:.2g} messages a second"
+        if sent > lane * traffic.group_count:
+            limit = f"{traffic.group_count} groups are limited to {lane * traffic.group_count:.2g} messages a second"
             return f"{limit} and get {sent:.2g}: no scaling helps"
         if (hottest := sent * traffic.hottest_share) > lane:
             return f"one group is limited to {lane:.2g} messages a second and gets {hottest:.2g}: no scaling helps"

@@ -102,7 +102,7 @@ class Trend:
 
     @property
     def exit_code(self) -> int:
-        """Return 99 if a time became slower, 98 if more runs are needed, 2 if that is unknown, otherwise 0."""
+        """Return 99 if a time is longer, 98 with too few earlier runs, 2 if unknown for another reason, otherwise 0."""
         if self.unknown is not None:
             return EXIT_TOO_FEW if self.needs_runs else EXIT_CODES[PropertyStatus.UNKNOWN]
         return EXIT_CROSSED if self.slower else 0

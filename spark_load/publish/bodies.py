@@ -63,8 +63,8 @@ class Envelopes(Bodies):
 
     def __init__(self, plan: Plan, run: str) -> None:
         super().__init__(plan, run)
-        self._last: dict[int, int] = {}
-        self._numbers: dict[int, int] = {}
+        self._last_number_of_group: dict[int, int] = {}
+        self._number_of_message: dict[int, int] = {}
         epoch = epoch_of(run)
         # The same instant in all envelopes, so that a repeat has the same body. An outbox has the time of the commit.
         written_at = utc(epoch).isoformat()
@@ -83,10 +83,10 @@ class Envelopes(Bodies):
         return np.array(list(map(self._number, planned_idx.tolist(), groups.tolist())), np.int64)
 
     def _number(self, idx: int, group_number: int) -> int:
-        seq = self._numbers.get(idx)
+        seq = self._number_of_message.get(idx)
         if seq is None:
-            seq = self._last[group_number] = self._last.get(group_number, 0) + 1
-            self._numbers[idx] = seq
+            seq = self._last_number_of_group.get(group_number, 0) + 1
+            self._last_number_of_group[group_number] = self._number_of_message[idx] = seq
         return -seq if is_end_marker(idx) else seq
 
     def values(self, planned_idx: Any, group_ids: Sequence[str], idx_texts: Sequence[str], numbers: Any) -> BodyValues:

@@ -224,7 +224,7 @@ def _fail_as(reason: str, *, of: str) -> Callable[..., None]:
     return change_reason
 
 
-def _list_oldest(result: dict[str, Any], *_: Any) -> dict[str, Any]:
+def _list_move_tasks_oldest_first(result: dict[str, Any], *_: Any) -> dict[str, Any]:
     return {"Results": result["Results"][::-1]}
 
 
@@ -441,7 +441,7 @@ MUTANTS = (
     Mutant("moves-youngest-first", "a move task takes the youngest first", SimulatedMoveTasks, "_movable", lambda _self, source, now: [held for held in reversed(source.in_order()) if held.is_visible(now)]),
     Mutant("redrive-loses-group", "a redriven message changes its group", SimulatedQueue, "take_redriven", _redrive_changed(group="redriven")),
     Mutant("any-move-source", "anything can be moved from", SimulatedMoveTasks, "_check_source", nothing),
-    Mutant("tasks-oldest-first", "move tasks are listed the oldest first", SimulatedMoveTasks, "list", after(SimulatedMoveTasks, "list", _list_oldest)),
+    Mutant("tasks-oldest-first", "move tasks are listed the oldest first", SimulatedMoveTasks, "list", after(SimulatedMoveTasks, "list", _list_move_tasks_oldest_first)),
     Mutant("ended-task-handle", "an ended task still shows its handle", MoveTaskState, "as_result", after(MoveTaskState, "as_result", _handle_for_ended)),
     # Batches.
     Mutant("batch-all-or-nothing", "one bad entry fails the batch", batches, "handle_each", after(batches, "handle_each", _all_or_nothing)),

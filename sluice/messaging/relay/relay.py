@@ -401,12 +401,13 @@ class Relay:
         return round(self._settings.backoff.seconds(head.attempts + 1, self._rng.random()) * 1_000_000)
 
     def _finish_calls(self) -> BaseException | None:
-        """Wait for the calls under way, and write their outcomes.
+        """Wait until all calls under way have ended, and write their outcomes while the lease is held.
 
-        The lease is still held, so no other relay leads meanwhile.
+        Returns:
+            The last exception that a call raised; None if no call raised any.
 
-        Return the last exception that a call raised; the other calls are waited for nevertheless. If the outcomes
-        cannot be written, all calls are waited for, and then the error of the database is raised.
+        Raises:
+            SQLAlchemyError, LeaseLostError: outcomes cannot be written; nevertheless no call is under way any more.
         """
         ends_at = self._clock.monotonic() + publisher.CALL_SECONDS_MAX
         unwritten: SQLAlchemyError | LeaseLostError | None = None
@@ -483,8 +484,9 @@ def run(
     If the database does not answer, or is read-only, the relay tries again after a while: nothing is lost, because the
     messages are in the outbox.
 
-    While `is_notified` is true, commits end the wait. Then the relay rests for five seconds, or for `poll_seconds` if
-    that is longer, and the polls only find messages whose notification was missed.
+    `is_notified` says whether the database notifies `wait` of commits, so that each ends the wait. While it does, the
+    relay polls every five seconds, or every `poll_seconds` if that is longer, and finds only messages whose
+    notification was missed.
 
     Raises:
         OutboxError: the database refuses the credentials or a statement of the relay: tables or rights are missing.

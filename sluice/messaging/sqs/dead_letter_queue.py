@@ -68,9 +68,12 @@ class StoredDeadLetter:
     @property
     def events(self) -> "tuple[StoredDeadLetter, ...]":
         """Return a letter for each event of its message: itself, unless that is a bundle."""
-        return tuple(map(self._event, range(len(self.bundled)))) if self.bundled and self.position is None else (self,)
+        return (
+            tuple(map(self._letter_of, range(len(self.bundled)))) if self.bundled and self.position is None else (self,)
+        )
 
-    def _event(self, position: int) -> "StoredDeadLetter":
+    def _letter_of(self, position: int) -> "StoredDeadLetter":
+        """Return the letter of the event at a position of its bundle, from 0."""
         event = self.bundled[position]
         return replace(
             self,

@@ -203,7 +203,8 @@ class Redrive:
 
     def _reason_to_leave(self, dead_letter: StoredDeadLetter, blocked: set[str]) -> LeftReason | None:
         """Return why a message must stay in the DLQ; None if it may be brought back."""
-        is_wanted = self._choice.matches(dead_letter)  # a copy is checked too: a copy that died again may end the run
+        # A copy is matched as well: at one that died again the guard of automatic redrive may switch itself off.
+        is_wanted = self._choice.matches(dead_letter)
         if dead_letter.first_ids & self._copies:
             return LeftReason.BOUNCED
         if not is_wanted:

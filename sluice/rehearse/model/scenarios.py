@@ -57,7 +57,7 @@ def scenarios(service: ScaledService, tasks: TaskWork, *, groups: int, seed: int
     long = replace(tasks, handler_seconds=max(tasks.handler_seconds, 4.0 * service.stop_timeout_seconds))
     few = max(2, tasks.lanes)
 
-    drawn = partial(DrawnTraffic, groups=groups, seed=seed)
+    drawn = partial(DrawnTraffic, group_count=groups, seed=seed)
 
     made = (
         Scenario(
@@ -92,7 +92,9 @@ def scenarios(service: ScaledService, tasks: TaskWork, *, groups: int, seed: int
         Scenario(
             about=f"{few} groups, one and a half times what their lanes can do",
             traffic=drawn(
-                name="few-groups", rates=constant(1.5 * per_second(tasks, few / tasks.lanes), 4 * _HOURS), groups=few
+                name="few-groups",
+                rates=constant(1.5 * per_second(tasks, few / tasks.lanes), 4 * _HOURS),
+                group_count=few,
             ),
             tasks=tasks,
             is_judged=False,

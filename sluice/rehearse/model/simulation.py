@@ -246,7 +246,7 @@ def simulate(
     tasks = _of_invocations(tasks) if service.mapping is not None else tasks
     work = work_of(service, tasks, traffic.outage_ends_at)
     is_fifo = service.queue is None or service.queue.is_fifo
-    groups, sent = traffic.groups if is_fifo else _NO_GROUPS, 0
+    groups, sent = traffic.group_count if is_fifo else _NO_GROUPS, 0
     state = queue.new_state(groups=groups, task_slots=_SLOTS * service.max_tasks + 2, lanes=tasks.lanes)
     outcome, loop, desired = SimulationResult(), ControlLoop(service, variant), service.min_tasks
     asleep_since: float | None = None

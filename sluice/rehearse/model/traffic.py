@@ -27,7 +27,7 @@ class DrawnTraffic:
     Args:
         name: for tables.
         rates: messages a second, one value for each second; its length is a whole number of minutes.
-        groups: message groups.
+        group_count: how many message groups there are.
         skew: Zipf exponent of the groups' shares; 0 spreads evenly.
         hot_share: share of the messages that one group has; the rest is spread by `skew`. 0 gives it none of its own.
         poison_share: share of messages that fail at every receive.
@@ -39,7 +39,7 @@ class DrawnTraffic:
 
     name: str
     rates: Floats
-    groups: int
+    group_count: int
     skew: float = 0.0
     hot_share: float = 0.0
     poison_share: float = 0.0
@@ -72,13 +72,13 @@ class DrawnTraffic:
     def hottest_share(self) -> float:
         """Return the share of the messages that the busiest group has."""
         shares = self._shares()
-        return 1 / self.groups if shares is None else float(shares.max())
+        return 1 / self.group_count if shares is None else float(shares.max())
 
     def _shares(self) -> Floats | None:
         """Return the share of each group; None if all have the same."""
         if not self.skew and not self.hot_share:
             return None
-        weights = np.arange(1, self.groups + 1, dtype=np.float64) ** -self.skew
+        weights = np.arange(1, self.group_count + 1, dtype=np.float64) ** -self.skew
         if self.hot_share:
             weights[0] = 0
         shares = weights / (weights.sum() or 1) * (1 - self.hot_share)
@@ -106,10 +106,10 @@ class DrawnTraffic:
                 shares_now = np.repeat(self.failing[start : start + _MINUTE], counts)
                 fails[random.random(total) < shares_now] = FAILS_IN_OUTAGE
             if bounds is None:
-                group = random.integers(0, self.groups, total)
+                group = random.integers(0, self.group_count, total)
             else:
                 drawn = np.searchsorted(bounds, random.random(total), side="right")
-                group = np.minimum(drawn, self.groups - 1).astype(np.int64)
+                group = np.minimum(drawn, self.group_count - 1).astype(np.int64)
             yield SimulatedArrivals(sent_at, group, fails)
 
 
@@ -144,7 +144,7 @@ class RecordedTraffic:
         return int(self.sent_at[-1] / self.speed // _MINUTE) + 1 if len(self.sent_at) else 1
 
     @property
-    def groups(self) -> int:
+    def group_count(self) -> int:
         """Return how many groups there are."""
         return int(self.group.max()) + 1 if len(self.group) else 1
 

@@ -49,7 +49,8 @@ def test_the_handlers_of_a_new_project_are_tested_on_the_simulator(project: Path
     assert "4 passed" in printed
 
 
-def test_a_new_projects_order_is_handled_without_docker_node_or_account(project: Path, tmp_path: Path) -> None:
+def test_make_try_handles_an_order_of_a_new_project_on_sqlite(project: Path, tmp_path: Path) -> None:
+    """It needs neither Docker nor Node nor an account."""
     printed = run_to_end("make", "try", f"SLUICE_DSN=sqlite:///{tmp_path}/try.db", cwd=project)
 
     assert '"handled": 1' in printed.stderr

@@ -21,7 +21,7 @@ PLACE = replace(ENVIRONMENTS["prod"], consumers=(BILLING,))
 
 
 def _steady(per_second: float) -> DrawnTraffic:
-    return DrawnTraffic(name="steady", rates=constant(per_second, 60), groups=200)
+    return DrawnTraffic(name="steady", rates=constant(per_second, 60), group_count=200)
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS.values(), ids=ENVIRONMENTS)

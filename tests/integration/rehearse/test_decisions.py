@@ -96,21 +96,21 @@ def _between(second: Floats, first: float, last: float) -> Floats:
 
 def _few_groups() -> DrawnTraffic:
     """Return half as much again as eight groups can have done."""
-    return DrawnTraffic(name="few", rates=constant(12, 90), groups=8)
+    return DrawnTraffic(name="few", rates=constant(12, 90), group_count=8)
 
 
 def _hot_group() -> DrawnTraffic:
-    return DrawnTraffic(name="hot", rates=constant(6, 90), groups=40, hot_share=0.6)
+    return DrawnTraffic(name="hot", rates=constant(6, 90), group_count=40, hot_share=0.6)
 
 
 def _steady() -> DrawnTraffic:
-    return DrawnTraffic(name="steady", rates=constant(6, 120), groups=300)
+    return DrawnTraffic(name="steady", rates=constant(6, 120), group_count=300)
 
 
 def _burst() -> DrawnTraffic:
     """Return six a second, and thirty for a quarter of an hour."""
     return DrawnTraffic(
-        name="burst", rates=changing(lambda second: 6 + 24 * _between(second, 600, 1_500), 60), groups=60
+        name="burst", rates=changing(lambda second: 6 + 24 * _between(second, 600, 1_500), 60), group_count=60
     )
 
 
@@ -156,7 +156,7 @@ def test_short_handlers_scale_out_and_would_not_on_groups_in_flight() -> None:
     """A burst of 30 ms messages: two thirds of a lane's time is in flight, and the rejected clamp takes it for idle."""
     tasks = TaskWork(lanes=1, handler_seconds=0.03, acceptable_latency_seconds=10)
     traffic = DrawnTraffic(
-        name="short", rates=changing(lambda second: 10 + 90 * _between(second, 600, math.inf), 25), groups=100
+        name="short", rates=changing(lambda second: 10 + 90 * _between(second, 600, math.inf), 25), group_count=100
     )
 
     assert _run(traffic, tasks).most_tasks >= 5
@@ -195,7 +195,7 @@ def test_never_more_tasks_than_useful_groups_allow(**case: Any) -> None:
     rate = groups / handler_seconds * case["overload"]
 
     result = _run(
-        DrawnTraffic(name="overload", rates=constant(rate, 100), groups=groups),
+        DrawnTraffic(name="overload", rates=constant(rate, 100), group_count=groups),
         tasks,
         max_tasks=30,
         variant=case["variant"],
@@ -239,7 +239,7 @@ def test_repeating_the_count_of_tasks_and_resting_five_minutes_cost_the_least(
 
 def test_busy_lanes_keep_the_latency_that_backlog_alone_misses() -> None:
     """Decision 10, on a steady load for four hours: backlog alone turns round again and again."""
-    traffic = DrawnTraffic(name="steady", rates=constant(30, 240), groups=300)
+    traffic = DrawnTraffic(name="steady", rates=constant(30, 240), group_count=300)
 
     deployed, clamped = _run(traffic), _run(traffic, term=_clamped_backlog(TASKS))
 
@@ -256,7 +256,7 @@ def test_an_outage_starts_no_task_and_its_end_starts_all_allowed(share: float, r
     outage = DrawnTraffic(
         name="outage",
         rates=constant(6, 150),
-        groups=300,
+        group_count=300,
         failing=changing(lambda second: share * _between(second, 3_600, 7_200), 150),
     )
     demand = _demand(tasks)
@@ -279,7 +279,7 @@ def test_poison_that_is_no_outage_stops_no_scale_out() -> None:
     assert isinstance(demand, Combination)
 
     deployed, unbraked = (
-        _run(DrawnTraffic(name="poison", rates=rates, groups=300, poison_share=0.1), tasks, term, max_tasks=20)
+        _run(DrawnTraffic(name="poison", rates=rates, group_count=300, poison_share=0.1), tasks, term, max_tasks=20)
         for term in (demand, demand.parts[0])
     )
 
@@ -291,7 +291,7 @@ def test_long_jobs_in_flight_keep_their_workers() -> None:
     """Jobs of five minutes, one every ten seconds, are thirty lanes of work: once there, never under eight tasks."""
     tasks = TaskWork(lanes=4, handler_seconds=300, acceptable_latency_seconds=300)
 
-    result = _run(DrawnTraffic(name="jobs", rates=constant(0.1, 180), groups=100), tasks)
+    result = _run(DrawnTraffic(name="jobs", rates=constant(0.1, 180), group_count=100), tasks)
 
     last = [value or 0 for value in result.series["desired"][120:180]]
     assert min(last) >= 8
@@ -305,7 +305,7 @@ def _values(term: Term, result: SimulationResult, minutes: int) -> list[float | 
 
 def test_capacity_is_pinned_only_at_the_maximum_and_for_want_of_tasks() -> None:
     """Sixty groups with more work than three tasks can do: 1 to the end; with tasks to spare, 0 throughout."""
-    traffic = DrawnTraffic(name="much", rates=constant(30, 45), groups=60)
+    traffic = DrawnTraffic(name="much", rates=constant(30, 45), group_count=60)
 
     def pinned_term(max_tasks: int) -> Term:
         return backlog.capacity_pinned(_target(TASKS), max_tasks=max_tasks, lanes=4, processing_seconds=1)
@@ -366,7 +366,7 @@ def test_a_drained_service_goes_to_zero_and_stays_there() -> None:
     rates = changing(lambda second: 8 * _between(second, 300, 900), 150)
     tasks = replace(PATIENT, lanes=1)
 
-    result = _run(DrawnTraffic(name="drain", rates=rates, groups=60), tasks, min_tasks=0)
+    result = _run(DrawnTraffic(name="drain", rates=rates, group_count=60), tasks, min_tasks=0)
 
     desired = result.series["desired"]
     last = max(minute for minute, wanted in enumerate(desired) if wanted)

@@ -78,7 +78,7 @@ def _options(command: str) -> frozenset[str]:
     return frozenset(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", _run(*OPTIONS_OF[command], cwd=PROJECT)))
 
 
-def _makes(command: WorkflowCommand) -> list[str]:
+def _undefined_words_of_make(command: WorkflowCommand) -> list[str]:
     """Return the targets and variables of a `make` command that its Makefile does not define.
 
     `make --dry-run` refuses other mistakes. It accepts any variable, and any target that is the name of a file.
@@ -95,7 +95,7 @@ def _makes(command: WorkflowCommand) -> list[str]:
 def test_every_command_of_a_workflow_takes_what_it_is_given(command: WorkflowCommand) -> None:
     """Targets and variables of make, options of the others; nothing of it is run."""
     if command.words[0] == "make":
-        assert _makes(command) == []
+        assert _undefined_words_of_make(command) == []
     else:
         known = _options(next(name for name in OPTIONS_OF if " ".join(command.words).startswith(name)))
         given = {word.partition("=")[0] for word in command.words if word.startswith("-")}

@@ -134,8 +134,12 @@ class Life:
             process.lost.is_on = False
 
 
-def _build(life: Life) -> None:
-    """Make one or two topics, one to three queues, and DLQs, of which two queues may share one."""
+def _create_topics_and_queues(life: Life) -> None:
+    """Create one or two topics, and one to three queues, each subscribed to the first topic and perhaps to the second.
+
+    Of four queues three have a DLQ, in some lives one for all. Of five recordings one does not know how often its queue
+    lets a message be received.
+    """
     rng, sqs = life.rng, life.producer.sqs
     for number in range(rng.choice((1, 1, 2))):
         attributes = {"FifoTopic": "true", "ContentBasedDeduplication": rng.choice(("true", "false"))}
@@ -145,18 +149,18 @@ def _build(life: Life) -> None:
     names = [f"queue{number}.fifo" for number in range(rng.choice((1, 2, 2, 3)))]
     is_shared, scope = rng.random() < 0.3, rng.choice(("queue", "queue", "messageGroup"))
     for name in names:
-        most = rng.choice((None, 1, 2, 3))
+        receives_max = rng.choice((None, 1, 2, 3))
         seconds = rng.choice(_VISIBILITY_SECONDS)
         attributes = {"FifoQueue": "true", "VisibilityTimeout": str(seconds), "DeduplicationScope": scope}
         attributes["ContentBasedDeduplication"] = "true"
         attributes["FifoThroughputLimit"] = "perMessageGroupId" if scope == "messageGroup" else "perQueue"
         dead = None
-        if most is not None:
+        if receives_max is not None:
             dead = "dead.fifo" if is_shared else f"dead-{name}"
             if dead not in life.urls:
                 created = sqs.create_queue(QueueName=dead, Attributes={"FifoQueue": "true", "VisibilityTimeout": "5"})
                 life.urls[dead] = created["QueueUrl"]
-            policy = {"deadLetterTargetArn": queue_arn(sqs, life.urls[dead]), "maxReceiveCount": most}
+            policy = {"deadLetterTargetArn": queue_arn(sqs, life.urls[dead]), "maxReceiveCount": receives_max}
             attributes["RedrivePolicy"] = json.dumps(policy)
             life.dead[name] = dead
         life.urls[name] = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
@@ -167,7 +171,7 @@ def _build(life: Life) -> None:
         life.queues[name] = RecordedQueue(
             visibility_timeout_seconds=seconds,
             dead_letter_queue=dead,
-            max_receive_count=most if rng.random() < 0.8 else None,
+            max_receive_count=receives_max if rng.random() < 0.8 else None,
         )
 
 
@@ -439,7 +443,7 @@ def record_life(
     simulator.reset()
     part = Part.of(rng) if part is None else part
     life = Life(rng=rng, simulator=simulator, producer=producer, consumers=consumers[: rng.choice((1, 2))], often=often)
-    _build(life)
+    _create_topics_and_queues(life)
     if part.is_consumer_left_out:
         life.consumers = consumers
     with ExitStack() as stack:

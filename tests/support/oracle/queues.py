@@ -238,7 +238,16 @@ class GroupCopies:
                 yield from self._repeat(attempt, attempt_id, answer, at_us)
 
     def may_be_new(self, attempt_id: str, at_us: int, by_us: int) -> bool:
-        """Return whether a receive with this attempt id, between two instants, may be one of its own."""
+        """Return whether a receive may bring new messages, although its attempt id may have been used before.
+
+        Otherwise it repeats the answer of the earlier receive. It is a new one for certain neither before the earlier
+        one is five minutes old, nor while all messages of that one are held as they were received.
+
+        Args:
+            attempt_id: its ReceiveRequestAttemptId.
+            at_us: the instant at which it happens.
+            by_us: the latest instant at which it may have happened.
+        """
         attempt = next((attempt for attempt in self.attempts if attempt.id == attempt_id), None)
         if attempt is None or by_us - attempt.from_us >= ATTEMPT_US or not self._is_repeatable(attempt):
             return True

@@ -106,7 +106,10 @@ def make_lawful_history(seed: int, *, is_full: bool = False, is_purged: bool = F
 
 
 def _empty_since_us(life: _Life) -> dict[str, int]:
-    """Return what probes found empty in the end, as the judge has it; nothing of a life without move tasks."""
+    """Return each queue and DLQ that is empty ten minutes after the last step, with that instant, as probes would.
+
+    A life without move tasks is not probed.
+    """
     life.now += 600.0
     queues = [*life.queues.values(), *life.dead.values()] if life.moves else []
     return {queue.name: round(life.now * 1e6) for queue in queues if not queue.messages}

@@ -19,8 +19,8 @@ NO_RIGHTS = ProgrammingError("SELECT", None, psycopg.errors.InsufficientPrivileg
 WRONG_CERTIFICATE = OperationalError("SELECT", None, psycopg.OperationalError("SSL error: certificate verify failed"))
 
 
-class Turns:
-    """Waits not at all, so many times, and is then stopped."""
+class InstantWaits:
+    """A stoppable clock whose waits take no time; it is stopped after so many of them."""
 
     def __init__(self, count: int = 100) -> None:
         self.waited: list[float] = []
@@ -47,7 +47,7 @@ def _function_that_raises(*errors: Exception) -> Callable[[], None]:
 @pytest.mark.parametrize("error", [NO_CONNECTION, OnStandby("the database is a standby")])
 def test_the_database_is_tried_again_with_growing_pauses_until_it_answers(error: Exception) -> None:
     """Five failures; the pauses begin with at most a second."""
-    turns = Turns()
+    turns = InstantWaits()
 
     assert await_database(_function_that_raises(*[error] * 5), turns)
     assert len(turns.waited) == 5
@@ -56,13 +56,13 @@ def test_the_database_is_tried_again_with_growing_pauses_until_it_answers(error:
 
 def test_a_stop_ends_the_wait() -> None:
     """The process is told to end at the third wait."""
-    assert not await_database(_function_that_raises(*[NO_CONNECTION] * 9), Turns(3))
+    assert not await_database(_function_that_raises(*[NO_CONNECTION] * 9), InstantWaits(3))
 
 
 @pytest.mark.parametrize(("error", "ends_at"), [(NO_RIGHTS, inf), (WRONG_CERTIFICATE, inf), (NO_CONNECTION, 0.0)])
 def test_an_error_that_lasts_or_comes_too_late_is_raised_at_once(error: DBAPIError, ends_at: float) -> None:
     """Missing rights and a wrong certificate do not mend themselves; the last case is behind the deadline."""
-    turns = Turns()
+    turns = InstantWaits()
 
     with pytest.raises(type(error)) as raised:
         await_database(_function_that_raises(error), turns, ends_at=ends_at)
@@ -76,7 +76,7 @@ def test_a_process_that_waits_for_its_database_is_alive(tmp_path: Path) -> None:
     shown = AliveFile(tmp_path / "alive", SystemClock())
     before = alive.read(tmp_path / "alive")
 
-    await_database(_function_that_raises(NO_CONNECTION), Turns(), alive=shown)
+    await_database(_function_that_raises(NO_CONNECTION), InstantWaits(), alive=shown)
 
     after = alive.read(tmp_path / "alive")
     assert after.monotonic_seconds > before.monotonic_seconds

@@ -404,10 +404,10 @@ def test_the_clamp_with_one_metric_late(metric: str, lag: int, result: list[floa
     ),
     lags=st.fixed_dictionaries({id_: st.integers(0, 3) for id_ in METRICS}),
 )
-def test_whatever_comes_late_no_expression_says_anything_absurd(
+def test_late_metrics_and_gaps_bring_no_expression_out_of_its_bounds(
     series: dict[str, Series], lags: dict[str, int]
 ) -> None:
-    """Signals are 0 or 1; the clamp is finite, and at most the known backlog; gaps give None or 0."""
+    """Each signal is 0, 1 or None; the clamp is None, or from 0 to the backlog that the metrics so far show."""
     for minute in range(6):
         known = _known_series(series, minute, lags)
         whole = Operation(fill_with_repeat(VISIBLE), "+", fill_with_repeat(IN_FLIGHT)).value_at(known, minute)

@@ -51,9 +51,28 @@ def _load(folder: Path, text: str) -> None:
         ),
         lambda folder: _load(folder, f"from sluice.declaration import *\nPoison.{LONG}"),
     ],
+    ids=[
+        "long-name",
+        "long-keyword",
+        "long-positional-argument",
+        "number-without-text",
+        "value-without-text",
+        "long-value",
+        "long-filter-key",
+        "five-thousand-equal-names",
+        "consumer-in-place-of-consumers",
+        "long-tag-key",
+        "queue-of-a-long-name",
+        "python-error-in-the-file",
+        "unknown-environment-with-a-long-name",
+        "long-attribute-in-the-file",
+    ],
 )
 def test_a_refusal_is_bounded(tmp_path: Path, declare: Callable[[Path], object]) -> None:
-    """A value, a name or a key is cut where the refusal is made: not every program that shows it has a bound."""
+    """A value, a name or a key is cut where the refusal is made: not every program that shows it has a bound.
+
+    `LONG` has 100,000 characters; the text of the refusal quotes at most a few hundred of them.
+    """
     with pytest.raises(ConfigError) as refused:
         declare(tmp_path)
 

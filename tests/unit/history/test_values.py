@@ -83,10 +83,14 @@ def test_the_first_and_the_last_microsecond_become_dates() -> None:
 
 def test_the_clock_counts_the_time_a_machine_was_asleep(monkeypatch: pytest.MonkeyPatch) -> None:
     """SQS counts that time, too: after ten minutes of sleep a deduplication window has ended."""
-    clock, read, sleeps = SystemClock(), time.clock_gettime_ns, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    clock, read, boot_clock = (
+        SystemClock(),
+        time.clock_gettime_ns,
+        getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC),
+    )
     before_us = clock.now_us()
 
-    monkeypatch.setattr("time.clock_gettime_ns", lambda which: read(which) + 600 * 10**9 * (which == sleeps))
+    monkeypatch.setattr("time.clock_gettime_ns", lambda which: read(which) + 600 * 10**9 * (which == boot_clock))
 
     assert 600 <= (clock.now_us() - before_us) / 1_000_000 < 610
     assert 600 <= (SystemClock(clock.offset_us).now_us() - before_us) / 1_000_000 < 610
@@ -241,6 +245,7 @@ def test_a_verdict_has_the_status_that_its_properties_imply(verdict: Verdict, st
     ],
 )
 def test_a_verdict_has_the_exit_code_of_its_worst_property(properties: list[Property], exit_code: int) -> None:
+    """A1 is a violation; B6 is information, C7 a fault of the harness (unknown: 2), H3 a crossed threshold (99)."""
     assert Verdict(properties=tuple(properties)).exit_code == exit_code
 
 

@@ -83,22 +83,24 @@ def test_numbered_texts_do_not_collide() -> None:
 @pytest.mark.parametrize(
     ("text", "low"),
     [
-        (_NUMBER, 1_234_567_890_000),
-        (f"{_NUMBER}.0007", 1_234_567_890_007),
-        (f"{_NUMBER}x0007", NONE),
-        (f"{_NUMBER}.007", NONE),
-        ("9" * 39, 999_999_999_999_990_000),
-        ("0" * 39, 0),
-        (_NUMBER[1:], NONE),
-        (_NUMBER + "0", NONE),
-        (_NUMBER[:-1] + "x", NONE),
-        (_NUMBER[:-1] + "/", NONE),
-        ("", NONE),
-        (None, NONE),
+        pytest.param(_NUMBER, 1_234_567_890_000, id="message"),
+        pytest.param(f"{_NUMBER}.0007", 1_234_567_890_007, id="event-7-of-a-bundle"),
+        pytest.param(f"{_NUMBER}x0007", NONE, id="no-dot-before-the-position"),
+        pytest.param(f"{_NUMBER}.007", NONE, id="position-too-short"),
+        pytest.param("9" * 39, 999_999_999_999_990_000, id="greatest"),
+        pytest.param("0" * 39, 0, id="least"),
+        pytest.param(_NUMBER[1:], NONE, id="38-digits"),
+        pytest.param(_NUMBER + "0", NONE, id="40-digits"),
+        pytest.param(_NUMBER[:-1] + "x", NONE, id="letter"),
+        pytest.param(_NUMBER[:-1] + "/", NONE, id="character-before-0"),
+        pytest.param("", NONE, id="empty"),
+        pytest.param(None, NONE, id="none"),
     ],
 )
 def test_a_sequence_number_is_compared_by_its_last_digits(text: str | None, low: int) -> None:
-    """The last 14 digits and the position in a bundle become a number, the others a hash; other texts have no number.
+    """Its last 14 digits and 4 digits for the position in a bundle make a number, the digits before them a hash.
+
+    A text that is not 39 digits, perhaps with a position, has no number.
 
     Of several columns the first with a number counts.
     """

@@ -22,13 +22,16 @@ def _dots(values: list[float | None]) -> int:
 
 
 def test_lone_values_and_all_values_of_a_short_line_are_dots() -> None:
-    """A value is lone if there is none before and none after it. The line does not reach it, so it needs a dot."""
-    whole: list[float | None] = [1.0] * 60
-    gaps = [*whole[:20], None, 2.0, None, *whole[:20], None, None, 3.0]  # 2.0 and 3.0 are lone
+    """A value is lone if there is none before and none after it. The line does not reach it, so it needs a dot.
+
+    Of a line with at most `_DOTS_MAX` points every one is a dot.
+    """
+    whole: list[float | None] = [1.0] * (charts._DOTS_MAX + 20)
+    gaps = [*whole, None, 2.0, None, *whole, None, None, 3.0]  # 2.0 and 3.0 are lone
 
     assert _dots(whole) == 0
     assert _dots(gaps) == 2
-    assert _dots(whole[:30]) == 30
+    assert _dots(whole[: charts._DOTS_MAX]) == charts._DOTS_MAX
 
 
 @pytest.mark.parametrize("is_log", [False, True])

@@ -21,7 +21,7 @@ def _whole_traffic(traffic: Traffic) -> SimulatedArrivals:
 
 
 def _drawn_traffic(per_second: float = 50, minutes: int = 20, groups: int = 10, **settings: float) -> DrawnTraffic:
-    return DrawnTraffic(name="drawn", rates=constant(per_second, minutes), groups=groups, **settings)  # type: ignore[arg-type]
+    return DrawnTraffic(name="drawn", rates=constant(per_second, minutes), group_count=groups, **settings)  # type: ignore[arg-type]
 
 
 def _shares(group: Integers, groups: int) -> list[float]:
@@ -40,7 +40,7 @@ def test_a_rate_is_kept_second_for_second_within_what_chance_does() -> None:
 
 def test_a_rate_that_changes_is_followed_and_is_never_negative() -> None:
     """Nothing comes for ten minutes, then up to 60 messages a second, 36,000 in all."""
-    traffic = DrawnTraffic(name="ramp", rates=changing(lambda second: (second - 600) / 10, 20), groups=3)
+    traffic = DrawnTraffic(name="ramp", rates=changing(lambda second: (second - 600) / 10, 20), group_count=3)
 
     sent_at = _whole_traffic(traffic).sent_at
 
@@ -65,11 +65,11 @@ def test_the_hottest_share_is_that_of_the_busiest_group() -> None:
     """Of ten equal groups a tenth."""
     assert _drawn_traffic().hottest_share == pytest.approx(0.1)
     assert _drawn_traffic(hot_share=0.6).hottest_share == pytest.approx(0.6)
-    assert _drawn_traffic(skew=1, groups=2).hottest_share == pytest.approx(2 / 3)
+    assert _drawn_traffic(skew=1, group_count=2).hottest_share == pytest.approx(2 / 3)
 
 
 def test_one_group_has_everything_whatever_its_share() -> None:
-    assert set(_whole_traffic(_drawn_traffic(groups=1, hot_share=0.6)).group.tolist()) == {0}
+    assert set(_whole_traffic(_drawn_traffic(group_count=1, hot_share=0.6)).group.tolist()) == {0}
 
 
 def test_poison_is_a_share_of_the_messages_and_fails_always() -> None:
@@ -104,7 +104,7 @@ def test_a_recording_is_sent_as_it_came() -> None:
     assert [each.sent_at.tolist() for each in arrivals] == [[0, 30, 59.5], [], [120, 150]]
     assert [each.group.tolist() for each in arrivals] == [[0, 1, 0], [], [2, 0]]
     assert [each.fails.tolist() for each in arrivals] == [[0, 0, 0], [], [0, 0]]
-    assert traffic.groups == 3
+    assert traffic.group_count == 3
     assert traffic.message_count == 5
     assert traffic.hottest_share == 0.6
     assert traffic.peak_per_second == 3 / 60
@@ -123,7 +123,7 @@ def test_the_peak_is_the_busiest_minutes_rate() -> None:
     rates = constant(1, 3)
     rates[70] = 541
 
-    assert DrawnTraffic(name="peak", rates=rates, groups=1).peak_per_second == 10
+    assert DrawnTraffic(name="peak", rates=rates, group_count=1).peak_per_second == 10
 
 
 SERVICE = ScaledService(name="service", min_tasks=1, max_tasks=10, policies=())

@@ -373,6 +373,10 @@ class EventProcessor:
     def _record_dead(
         self, lease: MessageLease, arrived: DecodedMessage | None, reason: str, session: Session, *, is_permanent: bool
     ) -> bool:
+        """Record in the inbox that a message is dead; `arrived` is None if it cannot be read.
+
+        Return False if it is not dead: another worker has handled it meanwhile, or set it aside with its group.
+        """
         is_dead = True
         if arrived is None:
             self._inbox.record_unreadable(session.connection(), lease.message.message_group_id or "")

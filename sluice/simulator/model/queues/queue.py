@@ -125,7 +125,7 @@ class SimulatedQueue:
         return [message for message in self.in_order() if message.is_visible(now)]
 
     def in_flight_room(self, now: float) -> int:
-        """Return the number of messages that may come in flight besides those that are [LIM-01]."""
+        """Return how many more messages may be in flight: the limit of AWS minus those that are [LIM-01]."""
         return limits.IN_FLIGHT_MESSAGES_MAX - sum(message.is_in_flight(now) for message in self.messages.values())
 
     def in_order(self) -> list[QueuedMessage]:

@@ -239,10 +239,13 @@ def test_a_connection_that_could_not_listen_is_in_no_transaction_later(postgres:
 
 
 @pytest.mark.parametrize("is_pooled", [False, True])
-def test_a_relay_without_notifications_polls_and_names_the_pooler(
+def test_a_relay_warns_of_a_pooler_if_its_own_notification_is_missing(
     postgres: Engine, monkeypatch: pytest.MonkeyPatch, *, is_pooled: bool
 ) -> None:
-    """A pooler in transaction mode sends LISTEN to one server connection, and reads notifications from another."""
+    """A pooler in transaction mode sends LISTEN to one server connection, and reads notifications from another.
+
+    Here the connection listens to another channel instead. With `is_pooled` False nothing is changed.
+    """
     listening = engines.listening
 
     def listen_through_pooler(engine: Engine, channel: str) -> psycopg.Connection[Any]:

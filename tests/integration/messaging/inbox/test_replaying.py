@@ -158,7 +158,7 @@ def test_past_and_present_are_handled_once_and_in_order(in_memory: Engine, seed:
 
 
 def test_a_replay_that_parks_no_group_is_found(in_memory: Engine) -> None:
-    """The same schedule shows that it is out of order, or not whole."""
+    """A replay that stores its messages, and marks the group not as parked, lets live messages overtake them."""
     inbox = InboxHarness(in_memory)
 
     def replay_without_parking(*seqs: int) -> None:

@@ -50,6 +50,7 @@ def test_clocks_that_are_far_apart_are_not_contradictory() -> None:
 
 
 def test_proven_clock_bounds_widen_with_drift() -> None:
+    """In a minute two clocks may drift 60 ms apart, 1,000 millionths of it."""
     assert widen({"a": {"b": -50}}, 60 * _SECOND_US) == {"a": {"b": 59_950}}
 
 

@@ -99,8 +99,8 @@ def test_repeats_markers_and_the_warm_up_are_no_arrivals(tmp_path: Path) -> None
     assert found["shift_us"]["max"] == 0
 
 
-def test_a_repeat_of_a_message_that_was_refused_is_not_its_arrival(tmp_path: Path) -> None:
-    """The refused message never arrived, so three of four were published."""
+def test_a_refused_message_is_not_published_by_its_planned_repeat(tmp_path: Path) -> None:
+    """A repeat, publish attempt 2, was planned to be deduplicated, and has no planned instant to be compared with."""
     refused, repeat = _row(3, outcome="fail"), _row(3, publish_attempt=2)
 
     assert _compare(tmp_path, [_row(0), _row(1), _row(2), refused, repeat])["published"] == 3
