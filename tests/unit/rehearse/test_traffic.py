@@ -20,8 +20,8 @@ def _whole_traffic(traffic: Traffic) -> SimulatedArrivals:
     return SimulatedArrivals(*(np.concatenate(part) for part in zip(*minutes, strict=True)))
 
 
-def _drawn_traffic(per_second: float = 50, minutes: int = 20, groups: int = 10, **settings: float) -> DrawnTraffic:
-    return DrawnTraffic(name="drawn", rates=constant(per_second, minutes), group_count=groups, **settings)  # type: ignore[arg-type]
+def _drawn_traffic(per_second: float = 50, minutes: int = 20, group_count: int = 10, **settings: float) -> DrawnTraffic:
+    return DrawnTraffic(name="drawn", rates=constant(per_second, minutes), group_count=group_count, **settings)  # type: ignore[arg-type]
 
 
 def _shares(group: Integers, groups: int) -> list[float]:

@@ -43,7 +43,7 @@ def test_a_profiles_phases_are_its_rates_and_a_ramp_is_a_line(tmp_path: Path) ->
 
     assert traffic.rates.tolist() == pytest.approx([10] * 30 + [10.5 + second for second in range(20)] + [0] * 70)
     assert traffic.name == "mine"
-    assert traffic.groups == 40
+    assert traffic.group_count == 40
     assert traffic.skew == 0.5
     assert traffic.seed == 7
 
