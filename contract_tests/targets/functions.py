@@ -28,7 +28,7 @@ class PlayedInvocation(Protocol):
         """Return what the function is called with."""
 
     def finish(self, answer: object) -> None:
-        """End it: by what the function returns, as JSON has it, or by `NoAnswer.ERROR`."""
+        """End the invocation: with the value that the function returns, decoded from JSON, or with `NoAnswer.ERROR`."""
 
 
 class FunctionHost(Protocol):

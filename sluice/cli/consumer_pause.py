@@ -58,7 +58,7 @@ class FunctionMapping:
         self.is_disabled = mappings[0]["State"] in ("Disabling", "Disabled")
 
     def switch(self, *, is_enabled: bool) -> None:
-        """Let it poll and invoke, or not; it has its new state some seconds later.
+        """Let the mapping poll and invoke, or not; it has its new state some seconds later.
 
         Raises:
             EndpointError: Lambda refuses; the message has the AWS CLI's command for somebody with the right. Or it did

@@ -75,7 +75,7 @@ class Declare(Protocol):
     """A decorator that declares a class, and returns it."""
 
     def __call__[D](self, model: type[D], /) -> type[D]:
-        """Declare it."""
+        """Declare the class as the data of a type of events."""
 
 
 @overload

@@ -102,7 +102,7 @@ class AliveFile:
         alive.write(self._path, sign)
 
     def remove(self) -> None:
-        """Remove it: the process ends."""
+        """Remove the file, because the process ends; an error is only logged."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:

@@ -233,5 +233,5 @@ class ProfileFields:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as written in YAML."""
+        """Return the fields of the profile as written in YAML."""
         return asdict(self)

@@ -162,7 +162,7 @@ def main(*, seed: int, count: int, seconds: float, shape: Shape, variant: str, t
         return bool(sentences)
 
     def with_first(some: Sequence[MessagePlace]) -> list[MessagePlace]:
-        """Return them with the first message of all, from which a trace counts its instants."""
+        """Return some messages with the first message of all, from which a trace counts its instants."""
         return sorted({messages[0], *some})
 
     if not fails(faults, messages):

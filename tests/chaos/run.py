@@ -323,7 +323,7 @@ class Run:
         self.plans |= {FaultKind.POISON: poisoned, WorldFault.MISDEED: poisoned}
 
     def work(self) -> Report:
-        """Run it from its beginning to its end; nothing is left running."""
+        """Run the schedule from its beginning to its end; no process is left running."""
         for name in ("logs", "tried", "invocations"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
@@ -443,7 +443,7 @@ class Run:
     # --- what the injector does to processes, and the operator --------------------------------------------------------
 
     def harm(self, kind: FaultKind | WorldFault, name: str, detail: str) -> bool:
-        """Do it; return whether there was a process just now."""
+        """Begin a fault; return whether it had a process or a database to harm."""
         if kind in self.plans:
             self.plans[kind].begin(name, detail)
             return True
@@ -470,7 +470,7 @@ class Run:
         return all(send_signal(last.pid, number) for number in numbers)
 
     def heal(self, kind: FaultKind | WorldFault, name: str) -> None:
-        """End it, where it has an end."""
+        """End a fault, if it is of a kind that lasts."""
         if kind in self.plans:
             self.plans[kind].end(name)
         if kind is WorldFault.SETTING:

@@ -51,7 +51,7 @@ class Violation:
     witness: tuple[HistoryEvent, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for verdict.json: of each witness only the fields that say something."""
+        """Return the violation for verdict.json: of each witness only the fields that have a value."""
         return {
             "anomaly": self.anomaly,
             "name": ANOMALIES[self.anomaly].name,
@@ -121,7 +121,7 @@ class Property:
         return PropertyState.HOLDS if self.opportunities else PropertyState.NOT_EXERCISED
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for verdict.json."""
+        """Return the property for verdict.json."""
         known = ANOMALIES[self.anomaly]
         return {
             "anomaly": self.anomaly,

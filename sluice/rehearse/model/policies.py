@@ -263,7 +263,7 @@ class ScaledService:
 
     @property
     def without_names(self) -> "ScaledService":
-        """Return it without its names: services of which this is equal do the same."""
+        """Return the service without its names; two services for which this is equal scale alike."""
         own = {**self.dimensions, **self.queue_dimensions}
 
         def without_name(metric: MetricSource) -> MetricSource:

@@ -87,7 +87,7 @@ class DrawnTraffic:
         return shares / shares.sum()
 
     def each_minute(self) -> Iterator[SimulatedArrivals]:
-        """Draw it, minute by minute; every time the same."""
+        """Yield the messages minute by minute, drawn from the seed; every call yields the same."""
         random, shares = np.random.default_rng(self.seed), self._shares()
         bounds = None if shares is None else np.cumsum(shares)
         for start in range(0, len(self.rates), _MINUTE):

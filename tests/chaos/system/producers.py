@@ -78,7 +78,7 @@ class Task:
     journal: str
 
     def as_json(self) -> str:
-        """Return it as the argument of a producer's process."""
+        """Return the settings as the argument of a producer's process."""
         return json.dumps(asdict(self))
 
     def commit(self, number: int) -> ProducerCommit:

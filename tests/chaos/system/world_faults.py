@@ -87,7 +87,7 @@ class Setup:
         self._alter(SETTINGS[name])
 
     def end(self) -> None:
-        """Change it back."""
+        """Reset every setting that a fault may have changed."""
         self._alter(dict.fromkeys((setting for settings in SETTINGS.values() for setting in settings), None))
 
     def crowd(self) -> bool:

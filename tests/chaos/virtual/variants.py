@@ -107,7 +107,7 @@ class _WholeBatches(Queue):
 
     @override
     def delete_batch(self, receipt_handles: Sequence[str]) -> list[HoldLostError | TransientError | None]:
-        """Delete them, and believe that all are."""
+        """Delete messages, and report each as deleted."""
         super().delete_batch(receipt_handles)
         return [None] * len(receipt_handles)
 
@@ -116,7 +116,7 @@ class Asyncio(VirtualRun):
     """Has a handler of asyncio, which waits for something else before it uses its session."""
 
     def handler(self) -> Handler:
-        """Return it."""
+        """Return the handler."""
 
         async def handle(session: AsyncSession, of: Event, _context: Context) -> Outcome:
             await session.run_sync(lambda _: self.reach("in_handler"))

@@ -394,7 +394,7 @@ class VirtualRun(World):
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def run(self) -> RunEvidence:
-        """Run it from its beginning to its end."""
+        """Run the schedule from its beginning to its end."""
         with ExitStack() as stack:
             stack.callback(async_handlers.close)
             stack.callback(self.calm.dispose)

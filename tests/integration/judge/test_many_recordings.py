@@ -32,7 +32,7 @@ def test_lawful_recordings_have_no_violation(first: int, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("first", range(20_000, 20_400, 100))
 def test_the_oracle_calls_no_lawful_service_impossible(first: int, tmp_path: Path) -> None:
-    """If it did, its judgement of the sabotaged services below would mean nothing."""
+    """An oracle that did would prove nothing about the sabotaged services below."""
     for seed in range(first, first + 100):
         assert judge(record_life(seed, tmp_path / str(seed), part=Part())).is_possible is not False, seed
 

@@ -55,7 +55,7 @@ ENVIRONMENTS = (SHARED,)
 
 
 def main() -> None:
-    """Synthesize it; with $EDITED after an engineer took a consumer away."""
+    """Synthesize the environment; with the variable EDITED without its last consumer."""
     app = cdk.App()
     kept = SHARED.consumers[:-1] if "EDITED" in os.environ else SHARED.consumers
     EnvironmentStage(app, environment=replace(SHARED, consumers=kept))

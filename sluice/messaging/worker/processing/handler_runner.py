@@ -149,7 +149,7 @@ class _Transaction:
             raise self._error
 
     def commit(self) -> None:
-        """Commit it, or keep it open for the next event of its bundle; see `BegunTransaction`."""
+        """Commit the transaction, or keep it open for the next event of its bundle; see `BegunTransaction`."""
         assert self._mark is not None, "it has begun"
         if self._attempt.shared is None:
             self.begin().commit(self._mark)

@@ -144,7 +144,7 @@ class Heartbeat:
 
     @contextmanager
     def keeping(self, lease: MessageLease) -> Iterator[None]:
-        """Extend it until the end of the block."""
+        """Extend the lease until the end of the block."""
         with self._lock:
             self._leases.append(lease)
         try:

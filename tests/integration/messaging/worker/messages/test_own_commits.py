@@ -78,7 +78,7 @@ def _pipelines(session: Session) -> None:
 
 
 def _loses_its_connection(session: Session) -> None:
-    """Lose it while a COMMIT is under way."""
+    """Lose the connection while a COMMIT is under way."""
     ends = threading.Timer(0.1, shut_down, [driver_of(session)])
     ends.start()
     try:
@@ -205,7 +205,7 @@ async def _rolls_back_and_goes_on(session: AsyncSession) -> None:
 
 
 async def _loses_its_connection_meanwhile(session: AsyncSession) -> None:
-    """Lose it while a COMMIT is under way."""
+    """Lose the connection while a COMMIT is under way."""
     driver = await session.run_sync(driver_of)
     committing = asyncio.create_task(session.execute(text("SELECT pg_sleep(0.3); COMMIT")))
     await asyncio.sleep(0.1)
