@@ -174,7 +174,7 @@ def _may_replace(before: StackTemplates, after: StackTemplates) -> dict[str, set
     return dict(found)
 
 
-def test_choices_that_no_later_deployment_can_change(
+def test_choices_that_a_later_deployment_cannot_change_are_known(
     stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
 ) -> None:
     """The schemas of CloudFormation, as cfn-lint has them, say which: docs/guides/first-deployment.md#what-to-know."""

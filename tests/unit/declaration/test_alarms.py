@@ -53,7 +53,7 @@ def test_every_environment_has_the_alarms_of_its_topic_and_its_consumers() -> No
         ),
     ],
 )
-def test_a_topic_and_a_relay_have_their_own(changes: dict[str, Any], more: set[str]) -> None:
+def test_a_topic_and_a_relay_have_alarms_of_their_own(changes: dict[str, Any], more: set[str]) -> None:
     """An existing topic has no alarms, because its metrics also count subscriptions of other owners."""
     assert _alarm_names(replace(ENVIRONMENT, **changes)) == ALWAYS | more
 

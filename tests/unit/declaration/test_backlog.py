@@ -386,7 +386,7 @@ _STORY: dict[str, Series] = {
         (RUNNING, 3, [2_000, 1_904, 6_016, 5_000, 4_000, 18.75, 18.75, 18.75, 0, 0]),
     ],
 )
-def test_the_clamp_with_one_metric_late(metric: str, lag: int, result: list[float | None]) -> None:
+def test_one_late_metric_delays_the_clamp(metric: str, lag: int, result: list[float | None]) -> None:
     """The expected values were worked out by hand for each minute.
 
     A late metric delays the result; before its first value only running tasks count as 0.

@@ -79,7 +79,9 @@ def test_a_removed_queue_is_named_with_what_is_lost() -> None:
         ({**QUEUE, "DeletionPolicy": "Retain"}, QUEUE, HarmKind.UNPROTECT),
     ],
 )
-def test_a_change_of_one_resource(before: dict[str, Any], after: dict[str, Any], harm: HarmKind | None) -> None:
+def test_a_change_of_one_resource_has_its_kind_of_harm(
+    before: dict[str, Any], after: dict[str, Any], harm: HarmKind | None
+) -> None:
     assert harms_of({"Q": before}, {"Q": after}) == ([] if harm is None else [("Q", harm)])
 
 

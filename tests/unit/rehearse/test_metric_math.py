@@ -112,7 +112,7 @@ def test_if_has_the_documented_values(text: str, values: list[float | None]) -> 
         ("short", [5, GAP, GAP, GAP]),
     ],
 )
-def test_arithmetic_and_missing_data(text: str, values: list[float | None]) -> None:
+def test_a_gap_is_zero_beside_a_series_and_a_gap_beside_numbers(text: str, values: list[float | None]) -> None:
     """A gap counts as 0 beside a series and not beside a number; what cannot be computed is a gap."""
     assert _values(text) == values
 

@@ -89,7 +89,7 @@ def test_a_property_that_is_not_simulated_is_named_where_it_is_set(
     ],
 )
 def test_a_value_that_changes_nothing_is_not_named(kind: str, properties: dict[str, object]) -> None:
-    """Because it is AWS's default, or does not bear on scaling."""
+    """The value is AWS's default, or does not bear on scaling."""
     (service,) = read_services(_template_with(kind, **properties))
 
     assert service.not_simulated == ()

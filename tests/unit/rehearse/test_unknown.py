@@ -253,7 +253,7 @@ def _make_the_policy_conditional(resources: Any) -> None:
     ],
 )
 def test_a_parameter_that_a_bound_needs_is_refused_without_a_value(change: Callable[[Any], None]) -> None:
-    """Wherever it stands: it is neither taken for true nor for false."""
+    """A condition on the parameter is taken neither for true nor for false, wherever it stands."""
     template = _add_condition(change)
 
     with pytest.raises(ConfigError, match="give it: --parameter Env=VALUE") as refused:

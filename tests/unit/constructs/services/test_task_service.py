@@ -663,7 +663,7 @@ def test_the_relay_is_two_tasks_that_publish_from_the_outbox(full: list[Resource
 
 
 def test_a_relay_without_a_declared_account_is_told_its_topic_too(hosted_resources: list[Resource]) -> None:
-    """Or it would ask STS for the account, and a network without internet has no way there."""
+    """A relay without its topic would ask STS for the account, and a network without internet has no way there."""
     container = _first_container(hosted_resources, "sluice-hosted-relay")
 
     expected = _variable("SLUICE_TOPIC_ARN", "arn:aws:sns:us-east-1:<AWS::AccountId>:sluice-hosted-events.fifo")
