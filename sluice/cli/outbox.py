@@ -201,13 +201,10 @@ def resend(
 
     With filters all sent messages that match; --since is of the commit.
     """
-    from sluice.messaging.outbox.operations import resend_all
-    from sluice.messaging.outbox.tables import SENT
-
     operator, needed = _operator(target, reason), "GROUP and its numbers, such as 3 or 3-9"
     place = place_of(group_id, numbers, choice, most, needed=needed)
     if place is None:
-        do_all = partial(operator.act_on_chosen, do=operator.resend, status=SENT, choice=choice, most=most)
+        do_all = partial(operator.resend_chosen, choice=choice, most=most)
         count = act(target.engine, "resend the sent messages that match", do_all, confirmed=confirmed)
         print_count(count, "messages", "resent", "to resend", confirmed=confirmed)
         return
@@ -219,7 +216,7 @@ def resend(
     ranges = [(group_id, *each) for each in numbers]
     named = ", ".join(f"{first} to {last}" for first, last in numbers)
     described = f"resend what was sent of {named} of group {group_id}"
-    count = act(target.engine, described, partial(resend_all, operator, ranges=ranges), confirmed=confirmed)
+    count = act(target.engine, described, partial(operator.resend_ranges, ranges=ranges), confirmed=confirmed)
     print_count(count, "messages", "resent", "to resend", confirmed=confirmed)
 
 

@@ -24,7 +24,7 @@ from sluice.messaging.errors import DeadLetterError, EnvelopeError
 from sluice.messaging.inbox import operations, tables
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.pause import PauseOperator
-from sluice.messaging.outbox.operations import OutboxOperator, resend_all
+from sluice.messaging.outbox.operations import OutboxOperator
 from sluice.messaging.sqs import dead_letter_queue
 from sluice.messaging.sqs.dead_letter_queue import Destination, Reading, StoredDeadLetter
 from sluice.messaging.sqs.redrive import Choice, new_run
@@ -113,7 +113,7 @@ def resend_range(form: ActionForm, topic: str, group_id: str, ranges: Sequence[t
     """
     operator = OutboxOperator(topic=topic, actor=form.actor, reason=form.reason)
     wanted = [(group_id, first, last) for first, last in ranges]
-    count = _in_transaction(form, lambda connection: resend_all(operator, connection, wanted))
+    count = _in_transaction(form, lambda connection: operator.resend_ranges(connection, wanted))
     named = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in ranges)
     return f"resend {count} sent messages, numbers {named} of group {group_id}"
 

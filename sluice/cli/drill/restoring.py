@@ -384,7 +384,7 @@ def _resend(drill: Drill, operator: OutboxOperator) -> int:
         if found["cause"] not in ("not-in-dlq",)
     }
     with drill.engine.begin() as connection:
-        return sum(operator.resend_range(connection, *place) for place in sorted(missing))
+        return operator.resend_ranges(connection, sorted(missing))
 
 
 def _give_up(drill: Drill, consumer: Consumer, epoch: int) -> int:

@@ -21,7 +21,7 @@ from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.pause import find_pause
 from sluice.messaging.inbox.replaying import ReplayOutcome
-from sluice.messaging.outbox.operations import OutboxOperator, resend_all
+from sluice.messaging.outbox.operations import OutboxOperator
 from sluice.messaging.reconciliation.replay import GroupReplay, KeptNumbers, Past, Replay
 from sluice.pages.units import plural
 from sluice.terminal import output
@@ -126,7 +126,7 @@ def replay_kept(
             if late == "handle" and done.late:
                 operator = OutboxOperator(topic=past.topic, actor=actor(), reason=reason)
                 with outbox.begin() as connection:
-                    resend_all(operator, connection, done.late)
+                    operator.resend_ranges(connection, done.late)
         warn_of_pause(inbox, consumer)
     if as_json:
         output.as_json(_fields(consumer, done, confirmed=confirmed, changed=changed))

@@ -62,6 +62,7 @@ NO_TABLES = "the {part}'s tables are not in this database; create them with `slu
 """Said of a database without the tables of outbox or inbox."""
 _UNDEFINED_TABLE = "42P01"
 _LOCK_MILLISECONDS = 200
+_IDLE_SECONDS = 30
 _ONLY_READS = "sluice_only_reads"
 _NOW_US = {
     "sqlite": "SELECT CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)",
@@ -282,6 +283,15 @@ def wait_briefly(connection: Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_MILLISECONDS}ms'"))
+
+
+def limit_idle(connection: Connection) -> None:
+    """Let Postgres end a transaction that holds a relay's lease if no statement arrives in it for 30 seconds.
+
+    https://www.postgresql.org/docs/18/runtime-config-client.html (read 2026-11-21)
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s'"))
 
 
 def listening(engine: Engine, channel: str) -> psycopg.Connection[Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, case, delete, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, case, delete, func, literal_column, select, tuple_, update
 
 from sluice.messaging.database import engines
 from sluice.messaging.database.audit import Operator
@@ -21,7 +21,7 @@ from sluice.messaging.database.schema import may_read
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
-from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT, audit, bundles, messages, switches
+from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT, audit, bundles, leases, messages, switches
 
 BUNDLES = "bundles"
 """The act of switching bundles, in the audit."""
@@ -52,21 +52,57 @@ class OutboxOperator(Operator):
     topic: str
 
     def resend(self, connection: Connection, group_id: str, group_seq: int) -> None:
-        """Publish a sent message again, under a fresh deduplication id."""
-        found = self._find(connection, group_id, group_seq, SENT)
-        first = select(messages.c.id).where(*self._group(group_id), messages.c.status == PENDING)
-        first_id = connection.execute(first.order_by(messages.c.group_seq).limit(1)).scalar()
-        if first_id is not None:  # a relay may have sent it alone, and would not know it behind this one
-            let_go_alone(connection, first_id, unless_stored=True)
-        connection.execute(delete(bundles).where(bundles.c.first_id == found.id))
-        self._change(connection, found, "resend", {"status": PENDING, "deduplication_id": str(uuid.uuid4())})
+        """Publish a sent message again, under a fresh deduplication id.
 
-    def resend_range(self, connection: Connection, group_id: str, first: int, last: int) -> int:
-        """Publish the sent messages with these numbers again, in their order, and return how many there are.
+        As the other ways to resend, it keeps the relay waiting until the end of the transaction: commit at once.
+        """
+        self._end_resend(connection, [self._resend(connection, group_id, group_seq)])
+
+    def resend_ranges(self, connection: Connection, ranges: Iterable[tuple[str, int, int]]) -> int:
+        """Publish the sent messages of ranges (group, first and last number) again, and return how many there are.
 
         Raises:
-            OutboxError: none of these numbers is in the outbox and sent, or there are more than `RESENT_MAX`.
+            OutboxError: none of a range's numbers is in the outbox and sent, or there are more than `RESENT_MAX`.
         """
+        resent = [row for each in ranges for row in self._resend_range(connection, *each)]
+        self._end_resend(connection, resent)
+        return len(resent)
+
+    def resend_chosen(self, connection: Connection, *, choice: RowChoice, most: int | None) -> int:
+        """Publish the sent messages that match again, as `act_on_chosen` does, and return how many there are."""
+        resent = list[Row[Any]]()
+
+        def do(connection: Connection, group_id: str, group_seq: int) -> None:
+            resent.append(self._resend(connection, group_id, group_seq))
+
+        self.act_on_chosen(connection, do, status=SENT, choice=choice, most=most)
+        self._end_resend(connection, resent)
+        return len(resent)
+
+    def _resend(self, connection: Connection, group_id: str, group_seq: int) -> Row[Any]:
+        found = self._find(connection, group_id, group_seq, SENT)
+        connection.execute(delete(bundles).where(bundles.c.first_id == found.id))
+        self._change(connection, found, "resend", {"status": PENDING, "deduplication_id": str(uuid.uuid4())})
+        return found
+
+    def _end_resend(self, connection: Connection, resent: Collection[Row[Any]]) -> None:
+        """Store of each group that the message behind the resent ones goes alone, unless something is stored of it.
+
+        A relay may have sent it alone, and would not know it behind others. With the lease locked no relay marks it
+        sent and sends the next one until the commit. So this is last, and Postgres ends a transaction that idles.
+        """
+        engines.limit_idle(connection)
+        connection.execute(select(leases.c.token).where(leases.c.topic == self.topic).with_for_update())
+        ids = {row.id for row in resent}
+        is_unfinished = messages.c.status != literal_column(f"'{SENT}'")  # as text, so that SQLite uses the index
+        for group_id in sorted({row.group_id for row in resent}):
+            unfinished = select(messages.c.id).where(*self._group(group_id), is_unfinished)
+            first_ids = connection.execute(unfinished.order_by(messages.c.group_seq).limit(len(ids) + 1)).scalars()
+            first_id = next((id_ for id_ in first_ids.all() if id_ not in ids), None)
+            if first_id is not None:
+                let_go_alone(connection, first_id, unless_stored=True)
+
+    def _resend_range(self, connection: Connection, group_id: str, first: int, last: int) -> list[Row[Any]]:
         sent = (messages.c.status == SENT, messages.c.group_seq.between(first, last))
         here = (*self._group(group_id), *sent)
         numbers = select(messages.c.group_seq).where(*here).order_by(messages.c.group_seq).limit(RESENT_MAX + 1)
@@ -81,9 +117,7 @@ class OutboxOperator(Operator):
             raise OutboxError(
                 f"more than {RESENT_MAX} numbers {where} would be resent, allowed are so many; give a range"
             )
-        for group_seq in found:
-            self.resend(connection, group_id, group_seq)
-        return len(found)
+        return [self._resend(connection, group_id, group_seq) for group_seq in found]
 
     def unquarantine(self, connection: Connection, group_id: str, group_seq: int) -> None:
         """Let the relay try a quarantined message again, unchanged and under its own deduplication id.
@@ -205,11 +239,6 @@ def let_go_alone(connection: Connection, first_id: int, *, unless_stored: bool =
     made = engines.insert(connection.dialect.name, bundles).values(first_id=first_id, event_count=1)
     stored = made.on_conflict_do_update(index_elements=["first_id"], set_={"event_count": 1})
     connection.execute(made.on_conflict_do_nothing() if unless_stored else stored)
-
-
-def resend_all(operator: OutboxOperator, connection: Connection, ranges: Iterable[tuple[str, int, int]]) -> int:
-    """Publish the sent messages of ranges (group, first and last number) again, and return how many there are."""
-    return sum(operator.resend_range(connection, group_id, first, last) for group_id, first, last in ranges)
 
 
 def list_messages(

@@ -79,7 +79,8 @@ _FOLLOWERS = f"""
         SELECT head.id AS head_id, wanted.bytes_max, {", ".join(f"next.{name}" for name in _COLUMNS)},
             sum({{bytes}}) OVER (PARTITION BY head.id ORDER BY next.group_seq) AS filled_bytes
         FROM {{wanted}} JOIN sluice_outbox head ON head.id = wanted.id
-        JOIN {{next}} WHERE next.status = 'pending' AND next.attributes = head.attributes
+        JOIN {{next}} WHERE next.status = 'pending' AND next.attributes = head.attributes AND head.status = 'pending'
+            AND (SELECT token FROM sluice_outbox_lease WHERE topic = :topic) = :token
     ) AS behind WHERE filled_bytes <= behind.bytes_max ORDER BY head_id, behind.group_seq
 """  # noqa: S608 (of constants)
 _BEHIND = """
@@ -315,11 +316,13 @@ class Store:
             bundle_events_max=1 if switched is None else switched,
         )
 
-    def gather(self, heads: Sequence[Head], *, bundle_events_max: int, event_bytes_max: int) -> list[Head]:
+    def gather(
+        self, heads: Sequence[Head], *, token: int | None, bundle_events_max: int, event_bytes_max: int
+    ) -> list[Head]:
         """Return heads with the followers that are in their messages.
 
         Of a message whose events are stored these are its events. Any other has as many as wait behind the head, were
-        never tried, and fit.
+        never tried, and fit. None has followers if another relay leads than the one with the token.
         """
         wanted = {
             head.id: (bundle_events_max, event_bytes_max - head.message_bytes)
@@ -330,8 +333,9 @@ class Store:
         }
         if not wanted:
             return list(heads)
+        leader = {"topic": self._topic, "token": token}
         with engines.looking(self._engine) as connection:
-            rows = connection.execute(self._followers, self._bounds_parameters(wanted)).all()
+            rows = connection.execute(self._followers, self._bounds_parameters(wanted) | leader).all()
         attributes = {head.id: head.attributes for head in heads}
         behind: dict[int, list[Head]] = {}
         for row in rows:
@@ -346,7 +350,11 @@ class Store:
         Args:
             connection: the connection of `Lease.writing`.
             heads: heads with followers.
+
+        Raises:
+            OperationalError: somebody is about to store something of one of the heads.
         """
+        engines.wait_briefly(connection)
         wanted = {head.id: (len(head.events), 0) for head in heads}
         return set(connection.execute(self._store_bundles, self._bounds_parameters(wanted)).scalars())
 

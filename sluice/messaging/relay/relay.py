@@ -317,21 +317,24 @@ class Relay:
     def _bundle(self, due: Sequence[Head], bundle_events_max: int) -> list[Head]:
         """Return heads with the events that are in their messages, after these were stored.
 
-        A head of which something else was stored meanwhile is left out: the next look reads that.
+        A head of which something else was stored meanwhile is left out: the next look reads that. If somebody is about
+        to store it, all heads that this look bundles wait for a later one.
         """
         gathered = self._store.gather(
             due,
+            token=self._lease.token,
             bundle_events_max=min(bundle_events_max, self._settings.bundle_events_max),
             event_bytes_max=self._settings.event_bytes_max,
         )
         unstored = [head for head in gathered if head.is_new_bundle]
         if not unstored:
             return gathered
-        invoked_at = self._clock.monotonic()
-        with self._lease.writing() as connection:
-            self._failpoint("before_bundle")
-            stored_ids = self._store.store_bundles(connection, unstored)
-        self._renewed_at = invoked_at
+        invoked_at, stored_ids = self._clock.monotonic(), set[int]()
+        with _giving_way():
+            with self._lease.writing() as connection:
+                self._failpoint("before_bundle")
+                stored_ids = self._store.store_bundles(connection, unstored)
+            self._renewed_at = invoked_at
         self._failpoint("after_bundle")
         return [head for head in gathered if not head.is_new_bundle or head.id in stored_ids]
 
@@ -453,14 +456,21 @@ class Relay:
 
         If a producer holds a lock, stop and try again next time.
         """
-        try:
+        with _giving_way():
             for _ in range(_FORGET_TIMES_MAX):
                 with self._lease.writing() as connection:
                     if forget(connection, keep_seconds) < DELETED_MAX:
                         break
-        except DBAPIError as error:
-            if not failures.is_locked(error):
-                raise
+
+
+@contextmanager
+def _giving_way() -> Iterator[None]:
+    """End a transaction that waits too long for a lock, and go on without it."""
+    try:
+        yield
+    except DBAPIError as error:
+        if not failures.is_locked(error):
+            raise
 
 
 def _outcomes_of_events(head: Head, outcome: PublishOutcome) -> list[tuple[Head, PublishOutcome]]:

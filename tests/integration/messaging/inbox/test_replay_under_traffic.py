@@ -79,7 +79,7 @@ class UsedTopic:
         operator = OutboxOperator(topic=TOPIC, actor="ann", reason="billing is new")
         with self.world.engine.begin() as connection:
             for group in _GROUPS:
-                operator.resend_range(connection, group, 1, _PAST_ROUNDS)
+                operator.resend_ranges(connection, [(group, 1, _PAST_ROUNDS)])
         self._publish_all()
 
     def judgement(self) -> Judgement:

@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, override
 from unittest.mock import patch
 
 import pytest
-from sqlalchemy import Engine, delete, event, func, select, update
+from sqlalchemy import Engine, delete, event, func, select, text, update
 from sqlalchemy.exc import OperationalError
 
-from sluice.clock import VirtualClock
+from sluice.clock import VirtualClock, eventually
 from sluice.messaging import Event, failpoints
 from sluice.messaging.bundle import events_of
 from sluice.messaging.outbox import tables
@@ -20,6 +21,7 @@ from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay
 from tests.support.messaging.faulty_calls import Fault, ProcessKill, failing_at
+from tests.support.messaging.outbox.postgres_interleaving import is_anybody_waiting
 from tests.support.messaging.outbox.simulated_relays import Meanwhile, work
 from tests.support.messaging.world import QUEUES, SETTINGS, TOPIC, World
 
@@ -387,12 +389,12 @@ def test_a_resent_part_of_a_bundle_is_another_message(world: World) -> None:
     work(relay)
     world.receive_all()
     world.commit(*["a"] * 2)
-    operate(world, lambda operator, connection: operator.resend_range(connection, "a", 2, 4))
-    assert bundle_counts(world) == {2: 1, 6: 1}
+    operate(world, lambda operator, connection: operator.resend_ranges(connection, [("a", 2, 4)]))
+    assert bundle_counts(world) == {6: 1}
 
     work(relay)
 
-    assert numbers(world) == [[2], [3, 4], [6], [7]]
+    assert numbers(world) == [[2, 3, 4], [6], [7]]
     assert len({id_ for _, id_ in requests(world)}) == len(requests(world))
 
 
@@ -411,6 +413,96 @@ def test_a_resend_does_not_hide_an_event_that_was_sent_alone(world: World) -> No
     work(world.relay(settings=BUNDLED))
 
     assert [seqs for seqs, _ in requests(world)] == [[1], [2], [1], [2], [3]]
+
+
+def test_a_resend_keeps_apart_what_is_sent_before_its_commit(postgres: Engine) -> None:
+    """The head that it finds may be sent before it commits, and the next one alone, by a leader that dies."""
+    world = World(postgres)
+    relay = a_leader(world, failpoint=failing_at("after_publish", 3))
+    world.commit(*["a"] * 3)
+    relay.step()
+    relay.step()
+    assert world.statuses()["a", 1] == "sent"
+    operator = OutboxOperator(actor="ada", reason="tests", topic=TOPIC, clock=world.clock)
+    with ThreadPoolExecutor(1) as pool:
+        with postgres.begin() as connection:
+            operator.resend(connection, "a", 1)
+            assert connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar() == "30s"
+            dying = pool.submit(work, relay)
+            eventually(lambda: dying.done() or is_anybody_waiting(postgres), timeout_seconds=20, describe="the relay")
+        with pytest.raises(ProcessKill):
+            dying.result()
+    world.switch_bundles(5)
+    world.commit("a")
+    world.clock.sleep(PAST_LEASE_SECONDS)
+
+    work(world.relay(settings=BUNDLED))
+
+    sent = [seqs for seqs, _ in requests(world)]
+    assert not ([3] in sent and [3, 4] in sent)
+    assert sent[-1][-1] == 4
+
+
+def test_a_key_that_somebody_holds_stops_only_its_bundle(postgres: Engine) -> None:
+    """An operator of older code has not committed what it stores of a head."""
+    world = World(postgres)
+    world.switch_bundles(5)
+    relay = a_leader(world)
+    world.commit("a", "a", "b")
+    first = select(tables.messages.c.id).where(tables.messages.c.group_id == "a").limit(1)
+
+    with postgres.begin() as connection:
+        first_id = connection.execute(first.order_by(tables.messages.c.group_seq)).scalar()
+        connection.execute(tables.bundles.insert().values(first_id=first_id, event_count=1))
+        work(relay)
+        assert [seqs for seqs, _ in requests(world)] == [[1]]
+        assert world.statuses()["b", 1] == "sent"
+    work(relay)
+
+    assert [seqs for seqs, _ in requests(world)] == [[1], [1], [2]]
+
+
+def test_a_look_of_an_earlier_leader_takes_no_event_that_was_resent(world: World) -> None:
+    """It has read the head of a stored bundle. Another leader sends that, and one of its events is resent."""
+    relay = a_leader(world)
+    world.commit(*["a"] * 2)
+    world.sns_calls.faults.append(Fault(unreachable=True))
+    work(relay)
+    world.clock.sleep(PAST_BACKOFF_SECONDS)
+    gather = world.store.gather
+
+    def gather_late(*arguments: Any, **more: Any) -> list[Head]:
+        world.clock.sleep(PAST_LEASE_SECONDS)
+        with patch.object(world.store, "gather", gather):
+            work(world.relay(settings=BUNDLED))
+        operate(world, lambda operator, connection: operator.resend(connection, "a", 2))
+        return gather(*arguments, **more)
+
+    with patch.object(world.store, "gather", gather_late):
+        relay.step()
+    work(relay)
+
+    assert [seqs for seqs, _ in requests(world)] == [[1, 2], [1, 2]]
+    assert not relay.is_leading
+
+
+def test_a_range_is_resent_with_one_look_for_the_head(world: World) -> None:
+    """The look reads what is unfinished, by its index, and none of the events that were sent."""
+    relay = a_leader(world)
+    world.commit(*["a"] * 4)
+    work(relay)
+    world.commit("a")
+    looks: list[str] = []
+
+    def note(*arguments: Any) -> None:
+        if "status != 'sent'" in arguments[2]:
+            looks.append(arguments[2])
+
+    event.listen(world.engine, "before_cursor_execute", note)
+    operate(world, lambda operator, connection: operator.resend_ranges(connection, [("a", 1, 4)]))
+    event.remove(world.engine, "before_cursor_execute", note)
+
+    assert len(looks) == 1
 
 
 def test_a_bundle_that_somebody_tore_is_quarantined(world: World) -> None:

@@ -157,15 +157,17 @@ def is_waiting(watcher: Connection, pid: int) -> bool:
     return bool(is_blocked)
 
 
+def is_anybody_waiting(engine: Engine) -> bool:
+    """Return whether a transaction of this test waits for a lock."""
+    with engine.connect() as connection:
+        return bool(connection.execute(_WAITING, {"name": engine.url.query["application_name"]}).scalar_one())
+
+
 def await_lock_wait(engine: Engine) -> None:
     """Wait until another transaction of this test waits for a lock."""
-    name = engine.url.query["application_name"]
-
-    def is_anybody_waiting() -> bool:
-        with engine.connect() as connection:
-            return bool(connection.execute(_WAITING, {"name": name}).scalar_one())
-
-    eventually(is_anybody_waiting, timeout_seconds=_SECONDS_MAX, describe="a transaction to wait for a lock")
+    eventually(
+        lambda: is_anybody_waiting(engine), timeout_seconds=_SECONDS_MAX, describe="a transaction to wait for a lock"
+    )
 
 
 @contextmanager

@@ -167,7 +167,7 @@ class StoresNoBundles(Relay):
     @override
     def _bundle(self, due: Sequence[Head], bundle_events_max: int) -> list[Head]:
         size = {"bundle_events_max": bundle_events_max, "event_bytes_max": self._settings.event_bytes_max}
-        return self._store.gather(due, **size)
+        return self._store.gather(due, token=self._lease.token, **size)
 
 
 class TrustsEarlierLeaders(Relay):
