@@ -14,7 +14,7 @@ front are settled: handled, parked, or dead and in the DLQ. They are passed over
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, delete, select
+from sqlalchemy import ColumnElement, Connection, delete, or_, select
 
 from sluice.clock import Clock
 from sluice.messaging.database import engines
@@ -90,13 +90,17 @@ class InboxAttempts:
         connection.execute(made.on_conflict_do_update(index_elements=key, set_=values))
 
     def suspects(self, connection: Connection, sqs_message_ids: Collection[str]) -> frozenset[str]:
-        """Return which messages have an attempt that came to no end: their handler may end the process again."""
+        """Return which messages have an attempt that came to no end: their handler may end the process again.
+
+        Of a bundle its events have the attempts, under the id of their dead letter.
+        """
+        of_events = (attempts.c.sqs_message_id.startswith(f"{id_}.", autoescape=True) for id_ in sqs_message_ids)
         found = select(attempts.c.sqs_message_id).where(
             attempts.c.consumer == self._consumer,
-            attempts.c.sqs_message_id.in_(sqs_message_ids),
+            or_(attempts.c.sqs_message_id.in_(sqs_message_ids), *of_events),
             attempts.c.unfinished_count > 0,
         )
-        return frozenset(connection.execute(found).scalars())
+        return frozenset(id_.partition(".")[0] for id_ in connection.execute(found).scalars())
 
     def forget(self, connection: Connection, keep_seconds: float) -> int:
         """Delete up to a thousand old attempts, and as many rows of bundles; return the larger count."""

@@ -93,7 +93,7 @@ class PauseOperator(Operator):
 
 
 class PauseWatch:
-    """Knows whether a consumer is paused. Any number of threads ask; one at a time looks.
+    """Knows whether a consumer is paused. Any number of threads ask; one at a time looks, and none waits for it.
 
     While the database does not answer, the last answer counts; before the first one, the consumer counts as paused.
 
@@ -116,19 +116,16 @@ class PauseWatch:
 
     def is_paused(self, *, after_seconds: float = _LOOK_SECONDS_MAX) -> bool:
         """Return whether the consumer is paused; look if the last look is longer ago than `after_seconds`."""
-        if self._clock.monotonic() - self._looked_at >= after_seconds and self._looking.acquire(
-            blocking=not self._is_known
-        ):
+        is_due = self._clock.monotonic() - self._looked_at >= after_seconds
+        if is_due and self._looking.acquire(blocking=False):
             try:
-                self._look(after_seconds)
+                self._look()
             finally:
                 self._looking.release()
         return self._pause is not None or not self._is_known
 
-    def _look(self, after_seconds: float) -> None:
+    def _look(self) -> None:
         now = self._clock.monotonic()
-        if now - self._looked_at < after_seconds:  # another thread looked while this one waited for it
-            return
         self._give_sign()
         try:
             with engines.looking(self._engine) as connection, engines.explaining_missing_tables():

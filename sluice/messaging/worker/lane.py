@@ -54,6 +54,7 @@ class Lane:
         if self._pause.is_paused():
             self._signs.expect_end_of_poll()
             self._wait.wait(_PAUSED_SECONDS)
+            self.active_at = self._clock.monotonic()  # whether its queue is empty is not known
             return False
         self._give_sign()
         if not self._processor.transactions.is_ready():

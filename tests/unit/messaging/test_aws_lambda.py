@@ -385,3 +385,16 @@ def test_a_pause_that_the_schedule_has_seen_ends_with_the_mapping(lambda_harness
     harness.run(for_seconds=0)
 
     assert effects_of(harness) == ["a1", "a2", "a3"]
+
+
+def test_a_bundle_that_ends_the_process_comes_behind_other_groups(lambda_harness: Harness) -> None:
+    """From its third receive on: the second is the first that is written down."""
+    handling = Handling()
+    harness = lambda_harness(handling, consumer=BATCHES)
+    harness.send_body(bundle_body("a1", "a2"), "a")
+    publish_groups(harness, "b1")
+
+    for _ in range(3):
+        harness.crash_at("before_commit", when=lambda: handling.called[-1] == "a1")
+
+    assert effects_of(harness) == ["b1"]

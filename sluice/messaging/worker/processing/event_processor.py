@@ -115,7 +115,8 @@ class EventProcessor:
         try:
             arrived = decode_event(lease.message, event, position)
         except EnvelopeError as error:
-            return self._die(lease, None, f"it cannot be read: {error}")
+            is_sent = progress is not None  # to the DLQ by the worker, after which it is passed over
+            return self._die(lease, None, f"it cannot be read: {error}", is_sent=is_sent)
         envelope = arrived.envelope
         with LogNames(seq=envelope.seq, event_id=envelope.event.id, type=envelope.event.type):
             try:
@@ -350,7 +351,13 @@ class EventProcessor:
             _log.error("an attempt that failed is not counted", reason=reason, error=reason_of(error))
 
     def _die(
-        self, lease: MessageLease, arrived: DecodedMessage | None, reason: str, *, is_permanent: bool = True
+        self,
+        lease: MessageLease,
+        arrived: DecodedMessage | None,
+        reason: str,
+        *,
+        is_permanent: bool = True,
+        is_sent: bool = False,
     ) -> Acknowledgement:
         """Record that a message is dead."""
         try:
@@ -365,7 +372,8 @@ class EventProcessor:
             return Delete()  # another worker has dealt with the message meanwhile
         self._failpoint("after_death")
         # Without a number the inbox cannot know that the message is dying: a worker finds it dead at each receive.
-        if arrived is not None or lease.message.receive_count == 1 or self._settings.unfinished_max is not None:
+        is_new = is_sent or lease.message.receive_count == 1 or self._settings.unfinished_max is not None
+        if arrived is not None or is_new:
             self._hooks.call(WorkerHooks.dead_lettered, None if arrived is None else arrived.envelope, reason)
             _log.error("dead: it goes to the DLQ", reason=reason)
         return MoveToDlq()

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, override
+from typing import Any, ClassVar, override
 from unittest.mock import patch
 
 import pytest
@@ -326,6 +326,25 @@ def test_an_unreadable_event_is_dead_alone(engine: Engine, spoil: Callable[[str]
 
     assert world.bodies_in_dlq() == [bodies[spoiled - 1]]
     assert world.committed_effects() == in_group(*(number for number in NUMBERS if number != spoiled))
+
+
+def test_the_death_of_an_unreadable_event_is_told_once(engine: Engine) -> None:
+    """Also where its bundle comes again before it is reached."""
+
+    class DeathReasons(WorkerHooks):
+        told: ClassVar[list[str]] = []
+
+        @override
+        def dead_lettered(self, _: object, reason: str) -> None:
+            self.told.append(reason)
+
+    world = World(engine, has_bundles=True)
+    world.handler_steps["a", 1] = [Retry()]
+    world.put_body(write_bundle([envelope("a", 1).body, nest_a_bundle("")]), "a")
+
+    world.work_until_idle(world.worker(hooks=[DeathReasons()]))
+
+    assert len(DeathReasons.told) == 1
 
 
 def test_a_message_that_is_no_event_is_dead_as_it_is(world: World) -> None:

@@ -74,10 +74,26 @@ def test_a_worker_that_starts_during_a_pause_receives_nothing(world: World) -> N
     _act(world, ANN.pause)
     world.send("a")
     worker = world.worker()
+    world.simulator.advance(10)
 
     worker.lane.step()
 
     assert worker.sqs_calls.of(RECEIVE) == []
+    assert worker.lane.active_at >= world.clock.monotonic(), "its queue does not count as empty"
+
+
+def test_no_lane_waits_for_the_first_look_of_another(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that does not answer would hold up one after the other."""
+    pause = world.worker().parts.pause
+    other = threading.Thread(target=pause.is_paused)
+
+    def look(*_: object) -> None:
+        other.start()
+        other.join(PATIENCE_SECONDS)
+        assert not other.is_alive()
+
+    monkeypatch.setattr("sluice.messaging.inbox.pause.find_pause", look)
+    assert not pause.is_paused()
 
 
 def test_a_message_that_was_received_before_the_pause_is_handled(world: World) -> None:
