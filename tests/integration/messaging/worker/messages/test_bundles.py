@@ -332,11 +332,11 @@ def test_the_death_of_an_unreadable_event_is_told_once(engine: Engine) -> None:
     """Also where its bundle comes again before it is reached."""
 
     class DeathReasons(WorkerHooks):
-        told: ClassVar[list[str]] = []
+        deaths: ClassVar[list[str]] = []
 
         @override
         def dead_lettered(self, _: object, reason: str) -> None:
-            self.told.append(reason)
+            self.deaths.append(reason)
 
     world = World(engine, has_bundles=True)
     world.handler_steps["a", 1] = [Retry()]
@@ -344,7 +344,7 @@ def test_the_death_of_an_unreadable_event_is_told_once(engine: Engine) -> None:
 
     world.work_until_idle(world.worker(hooks=[DeathReasons()]))
 
-    assert len(DeathReasons.told) == 1
+    assert len(DeathReasons.deaths) == 1
 
 
 def test_a_message_that_is_no_event_is_dead_as_it_is(world: World) -> None:
@@ -358,7 +358,7 @@ def test_a_message_that_is_no_event_is_dead_as_it_is(world: World) -> None:
 
 
 def test_a_worker_that_stops_releases_the_rest_of_a_bundle(world: World) -> None:
-    """It is told to stop while it handles event 2; another worker handles 3 and 4 in their first attempts."""
+    """It is deaths to stop while it handles event 2; another worker handles 3 and 4 in their first attempts."""
     put_four(world)
     stopping = world.worker()
 
