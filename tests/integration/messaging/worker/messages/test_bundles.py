@@ -358,7 +358,7 @@ def test_a_message_that_is_no_event_is_dead_as_it_is(world: World) -> None:
 
 
 def test_a_worker_that_stops_releases_the_rest_of_a_bundle(world: World) -> None:
-    """It is deaths to stop while it handles event 2; another worker handles 3 and 4 in their first attempts."""
+    """It is asked to stop while it handles event 2; another worker handles 3 and 4 in their first attempts."""
     put_four(world)
     stopping = world.worker()
 

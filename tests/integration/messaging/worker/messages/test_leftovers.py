@@ -204,7 +204,7 @@ def test_a_handlers_misdeed_changes_nothing_for_the_next_on_postgres(
 def test_an_asyncio_handlers_misdeed_changes_nothing_for_the_next_on_sqlite(
     on_sqlite: Engine, kind: str, misdeed: Leftover
 ) -> None:
-    """Each kind of asyncio handler misbehaves in the ways of a plain one; of 120 cases one is quick, the others slow."""
+    """Each kind of asyncio handler misbehaves in the ways of a plain one; one of 120 cases is quick."""
     _assert_misdeed_leaves_nothing(on_sqlite, misdeed, kind=kind)
 
 
@@ -214,7 +214,7 @@ def test_an_asyncio_handlers_misdeed_changes_nothing_for_the_next_on_sqlite(
 def test_an_asyncio_handlers_misdeed_changes_nothing_for_the_next_on_postgres(
     on_postgres_once: Engine, kind: str, misdeed: Leftover
 ) -> None:
-    """Each kind of asyncio handler misbehaves in the ways of a plain one; of 120 cases one is quick, the others slow."""
+    """Each kind of asyncio handler misbehaves in the ways of a plain one; one of 120 cases is quick."""
     _assert_misdeed_leaves_nothing(on_postgres_once, misdeed, kind=kind)
 
 
