@@ -34,6 +34,7 @@ _ANSWERS_KEPT = 1_000
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _SQS = re.compile(rb"(?i)\r\nx-amz-target: *AmazonSQS\.(\w+)")
 _REQUEST_BYTES_MAX = 4_000_000
+_POLL_SECONDS = 0.001  # between two looks whether a receive that waits can be answered
 _sequence_numbers = count(10**19)
 
 
@@ -123,11 +124,14 @@ class _Connection(asyncio.Protocol):
 
     def _respond(self, request_head: bytes, request_body: bytes) -> None:
         kind, body = _answer(request_head, request_body)
+        if body is None:  # a long poll; the clients of these queues never wait as long as it may last
+            asyncio.get_running_loop().call_later(_POLL_SECONDS, self._respond, request_head, request_body)
+            return
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
         self._transport.write(head.encode() + body)
 
 
-def _answer(head: bytes, body: bytes) -> tuple[str, bytes]:
+def _answer(head: bytes, body: bytes) -> tuple[str, bytes | None]:
     match = _SQS.search(head)
     if match is None:
         return "text/xml", answer(body)

@@ -2,7 +2,7 @@
 
 The groups take turns: there are a thousand, more than lanes, so two lanes never hold messages of the same group, and
 each message has the next number of its group. The queues of `HOT_QUEUES` have one group, and give out its next message
-when the last one is deleted, as SQS does.
+when the last one is deleted, as SQS does: a receive waits for it.
 """
 
 import base64
@@ -27,8 +27,11 @@ _ATTRIBUTES = {
 _numbers = count()
 
 
-def answer(operation: str, body: bytes) -> bytes:
-    """Return SQS's answer to a call: the wanted number of messages, or success without doing anything."""
+def answer(operation: str, body: bytes) -> bytes | None:
+    """Return SQS's answer to a call: the wanted number of messages, or success without doing anything.
+
+    Return None if a receive has to wait.
+    """
     request = json.loads(body)
     hot = _HOT.get(request.get("QueueUrl", "").rpartition("/")[2])
     if hot is not None and operation == "ReceiveMessage":
@@ -92,10 +95,10 @@ class _HotGroup:
     def __init__(self, events: int) -> None:
         self._events, self._next, self.is_held = events, 1, False
 
-    def receive(self) -> bytes:
-        """Return the answer to a receive: the next message, unless the last one is held."""
+    def receive(self) -> bytes | None:
+        """Return the answer to a receive: the next message, or None while the last one is held."""
         if self.is_held:
-            return b"{}"
+            return None
         first, self._next, self.is_held = self._next, self._next + self._events, True
         events = [Event(type="order.placed", group="hot", data={"number": first + n}) for n in range(self._events)]
         bodies = [Envelope(event=event, seq=first + n, epoch=1).body for n, event in enumerate(events)]

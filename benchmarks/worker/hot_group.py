@@ -1,20 +1,24 @@
-"""Measure events a second of one group: a message each, and bundles with a commit for each event or with one."""
+"""Measure events a second of one group: a message each, and bundles with a commit for each event or with one.
+
+The plain loop beside them executes the handler's statement and commits once a message, and promises nothing.
+"""
 
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, insert
+from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, insert
 from sqlalchemy.orm import Session
 
 from benchmarks import databases, sink
 from benchmarks.report import Section, table
 from benchmarks.rounds import interleave
-from benchmarks.worker.lanes import REGION, cpu_seconds
+from benchmarks.worker.lanes import REGION, cpu_seconds, running_plain_loop
 from benchmarks.worker.workers import running_worker
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import metrics
+from sluice.messaging.bundle import events_of
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import ANY, Context, Handlers
 from sluice.messaging.inbox import tables as inbox_tables
@@ -23,11 +27,14 @@ from sluice.messaging.sqs.queue import Queue
 
 _DELAY_SECONDS, _SECONDS, _WARM_UP_SECONDS = 0.01, 3.0, 1.0
 _SINGLE = "a message for each event"
-_KINDS = {
+_KINDS: Mapping[str, tuple[str, bool | None]] = {
     _SINGLE: ("hot.fifo", False),
+    "a message for each event, plain loop": ("hot.fifo", None),
     "bundles of 50, a commit for each event": ("hot-bundles.fifo", False),
     "bundles of 50, one commit": ("hot-bundles.fifo", True),
+    "bundles of 50, plain loop": ("hot-bundles.fifo", None),
 }
+"""The queue of each kind, and whether a worker commits once a bundle; None is the plain loop."""
 _metadata = MetaData()
 for _table in inbox_tables.metadata.sorted_tables:
     _table.to_metadata(_metadata)
@@ -61,12 +68,18 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
     return Section(tables={"hot-group": table(head, rows, text_columns=2)}, plots={})
 
 
-def _rate(url: str, queue_name: str, commits_bundles: bool, spent: list[float]) -> float:  # noqa: FBT001 (of `_KINDS`)
-    """Return the events a second, and add to `spent` the worker's processor time of one."""
+def _rate(url: str, queue_name: str, commits_bundles: bool | None, spent: list[float]) -> float:  # noqa: FBT001 (of `_KINDS`)
+    """Return the events a second, and add to `spent` this process's processor time of one."""
     with sink.running(_DELAY_SECONDS) as endpoint, databases.with_empty_tables(url, _metadata) as engine:
-        source = Queue(queue.client(endpoint, REGION, connections=4), f"{endpoint}/000000000000/{queue_name}")
-        handlers = Handlers({ANY: _handle})
-        with running_worker(engine, source, handlers, lanes=1, commits_bundles=commits_bundles) as counts:
+        sqs, queue_url = queue.client(endpoint, REGION, connections=4), f"{endpoint}/000000000000/{queue_name}"
+        program = (
+            running_plain_loop(sqs, queue_url, 1, 1, partial(_insert_events, engine))
+            if commits_bundles is None
+            else running_worker(
+                engine, Queue(sqs, queue_url), Handlers({ANY: _handle}), lanes=1, commits_bundles=commits_bundles
+            )
+        )
+        with program as counts:
             eventually(lambda: counts.so_far()[metrics.HANDLED] > 0, timeout_seconds=30, describe="the first event")
             _clock.sleep(_WARM_UP_SECONDS)
             before, began, cpu = counts.so_far()[metrics.HANDLED], _clock.monotonic(), cpu_seconds()
@@ -74,6 +87,16 @@ def _rate(url: str, queue_name: str, commits_bundles: bool, spent: list[float]) 
             events, seconds = counts.so_far()[metrics.HANDLED] - before, _clock.monotonic() - began
             spent.append(1_000 * (cpu_seconds() - cpu) / max(1, events))
             return events / seconds
+
+
+def _insert_events(engine: Engine, body: str) -> int:
+    """Insert the row of each event of a message in one transaction, and return how many there are."""
+    events = events_of(body)
+    with Session(engine) as session:
+        for event in events:
+            session.execute(_insert, {"seq": event.seq})
+        session.commit()
+    return len(events)
 
 
 def _handle(session: Session, _: Event, context: Context) -> None:

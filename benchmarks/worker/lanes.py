@@ -200,8 +200,10 @@ def engine_with_inbox(url: str) -> Iterator[Engine]:
 
 
 @contextmanager
-def running_plain_loop(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[WorkCounts]:
-    """Run threads that only receive and delete; yield the count of their messages."""
+def running_plain_loop(
+    sqs: Any, url: str, lanes: int, batch: int, work: Callable[[str], int] = lambda _: 1
+) -> Iterator[WorkCounts]:
+    """Run threads that receive, `work` on a body, which returns how many events it has, and delete; yield the count."""
     tally, has_ended = WorkerTally(), threading.Event()
 
     def loop() -> None:
@@ -216,13 +218,14 @@ def running_plain_loop(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[W
                 ReceiveRequestAttemptId=str(uuid.UUID(int=rng.getrandbits(128), version=4)),
             )
             received = answer.get("Messages", [])
+            counts = [work(entry["Body"]) for entry in received]
             if batch == 1 and received:
                 sqs.delete_message(QueueUrl=url, ReceiptHandle=received[0]["ReceiptHandle"])
             elif received:
                 entries = [{"Id": str(n), "ReceiptHandle": entry["ReceiptHandle"]} for n, entry in enumerate(received)]
                 sqs.delete_message_batch(QueueUrl=url, Entries=entries)
-            for _ in received:
-                tally.add(metrics.HANDLED)
+            for count in counts:
+                tally.add(metrics.HANDLED, count)
 
     threads = [threading.Thread(target=loop) for _ in range(lanes)]
     for thread in threads:
