@@ -1,7 +1,7 @@
 """A client of SNS or SQS for the hot calls, at a tenth of boto3's price; what it answers and raises is boto3's.
 
 It is built beside a boto3 client, from what that documents: its `meta`, its `exceptions`, its session's credentials.
-That client stays as it is. It does what is called once, and the calls whose parameters it would refuse or convert. A
+That client stays as it is. It does every other call, and those whose parameters it would refuse or convert. A
 call is tried once. Nobody can listen to it: who needs boto3's hooks is given boto3's client, by `open_client`.
 """
 
@@ -144,6 +144,10 @@ class _LightClient:
             for name in operations
         }
 
+    def __getattr__(self, name: str) -> Any:
+        """Return what boto3's client does with a call that is not hot."""
+        return getattr(self._boto3, name)
+
     def _call(self, name: str, params: dict[str, Any]) -> Any:
         """Make a hot call; parameters that only botocore can treat go through boto3's client."""
         operation = self._operations[name]
@@ -194,10 +198,6 @@ class LightSns(_LightClient):
         """Publish up to ten messages."""
         return self._call("PublishBatch", params)
 
-    def get_topic_attributes(self, **params: Any) -> Any:
-        """Return a topic's attributes."""
-        return self._boto3.get_topic_attributes(**params)
-
 
 class LightSqs(_LightClient):
     """A client of SQS for what workers call; each method is the one of a boto3 client."""
@@ -232,14 +232,6 @@ class LightSqs(_LightClient):
     def send_message_batch(self, **params: Any) -> Any:
         """Send up to ten messages."""
         return self._call("SendMessageBatch", params)
-
-    def get_queue_url(self, **params: Any) -> Any:
-        """Return the URL of the queue of that name."""
-        return self._boto3.get_queue_url(**params)
-
-    def get_queue_attributes(self, **params: Any) -> Any:
-        """Return a queue's attributes."""
-        return self._boto3.get_queue_attributes(**params)
 
 
 _KINDS = {"sns": LightSns, "sqs": LightSqs}

@@ -39,6 +39,8 @@ from sluice.aws.operation import AwsOperation
 from sluice.aws.signing import SigningKeys
 from sluice.clock import eventually, wall_us
 from sluice.errors import ConfigError
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterSender
+from sluice.messaging.sqs.queue import Queue
 from sluice.saboteurs import sabotage
 from tests.support.endpoints import fake_aws, raw_server
 from tests.support.endpoints.capturing_server import CapturedRequest, Reply, capturing
@@ -819,6 +821,28 @@ def test_the_light_client_works_with_the_simulators_server() -> None:
     assert message["Attributes"]["MessageGroupId"] == "g"
     assert [entry["Id"] for entry in gone["Successful"]] == ["0"]
     assert [entry["Id"] for entry in gone["Failed"]] == ["1"]
+
+
+def test_the_light_client_sends_dead_events_to_the_dlq() -> None:
+    """Sending one is no hot call: boto3's client does it, as any other."""
+    with fake_aws.running() as endpoint:
+        plain, fast = _both("sqs", endpoint.url)
+        fifo = {"FifoQueue": "true"}
+        dlq_url = plain.create_queue(QueueName="dlq.fifo", Attributes=fifo)["QueueUrl"]
+        arn = plain.get_queue_attributes(QueueUrl=dlq_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        policy = {"RedrivePolicy": json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 9})}
+        url = plain.create_queue(QueueName="q.fifo", Attributes=fifo | policy)["QueueUrl"]
+        plain.send_message(QueueUrl=url, MessageBody="{}", MessageGroupId="g", MessageDeduplicationId="d")
+        received = Queue(fast, url).receive(attempt_id=None, wait_seconds=0)
+        assert received is not None
+
+        is_sent = DeadLetterSender(Queue(fast, url)).send(received, body="dead", deduplication_id="d.0")
+        (dead,) = plain.receive_message(QueueUrl=dlq_url)["Messages"]
+        plain.close()
+        fast.close()
+
+    assert is_sent
+    assert dead["Body"] == "dead"
 
 
 def test_an_unknown_kind_of_client_is_refused() -> None:
