@@ -1,5 +1,6 @@
 """The bill of a month, compared with figures computed by hand from AWS's price list, and rules for every bill."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,7 @@ from sluice.declaration import (
     Topic,
 )
 from sluice.declaration.fields.image import Architecture
+from tests.support.project import PROJECT
 
 ONE = Environment(
     name="prod",
@@ -400,3 +402,20 @@ def test_from_the_break_even_on_tasks_cost_less_than_a_function(seconds: float) 
     assert equal.tasks_usd == pytest.approx(equal.function_usd, rel=0.001)
     assert fewer.function_usd < fewer.tasks_usd
     assert more.tasks_usd < more.function_usd
+
+
+def test_the_guide_to_runtimes_has_the_figures_of_a_bill() -> None:
+    """Handler, each runtime idle and with a million messages a month, and where tasks begin to cost less."""
+    guide = (PROJECT / "docs" / "guides" / "runtimes.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| ([\d.]+) s \| (\d.+?) \| (\d.+?) \| ([\d.]+) million", guide, re.MULTILINE)
+
+    def expected(seconds: str, digits: int) -> tuple[str, ...]:
+        consumer = Consumer(name="billing", processing_seconds=float(seconds), lanes=4)
+        environment = Environment(name="prod", architecture=Architecture.ARM64, consumers=(consumer,))
+        idle, million = (runtime_cost(environment, consumer, messages) for messages in (0, 1_000_000))
+        assert idle.break_even_messages is not None
+        costs = (f"{each.tasks_usd:.2f}, {each.function_usd:.2f}" for each in (idle, million))
+        return seconds, *costs, f"{idle.break_even_messages / 1_000_000:.{digits}f}"
+
+    assert len(table) == 4
+    assert table == [expected(row[0], len(row[3].partition(".")[2])) for row in table]
