@@ -47,15 +47,21 @@ demo: setup ## Deploy to LocalStack, run contracts, example services and a Spark
 
 .PHONY: test
 test: setup ## Lint, unit, integration, contracts, proofs; contracts of a deployment are in make demo and make prove
-	@$(MAKE) --no-print-directory --jobs=2 lint bytecode || { echo 'a part failed: "***" above names it' >&2; exit 2; }
-	@$(MAKE) --no-print-directory --jobs=2 spark-tests beside-spark || { echo 'a part failed: "***" above names it' >&2; exit 2; }
+	@$(MAKE) --no-print-directory --jobs=2 first-lane second-lane || { echo 'a part failed: "***" above names it' >&2; exit 2; }
 
-# What is left runs while the tests with Spark do, which wait and compute in turn.
-.PHONY: beside-spark
-beside-spark: setup
-	@$(MAKE) --no-print-directory unit
+# Two lanes for two processors: their parts take about as long.
+.PHONY: first-lane second-lane
+first-lane: setup
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory spark-tests
 	@$(MAKE) --no-print-directory localstack-tests
-	@$(MAKE) --no-print-directory --jobs=2 promises proofs
+	@$(MAKE) --no-print-directory proofs
+
+second-lane: setup
+	@$(MAKE) --no-print-directory bytecode
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory messaging-tests
+	@$(MAKE) --no-print-directory promises
 
 # On a clean clone each worker of pytest-xdist would compile what all of them import, at the same time.
 .PHONY: bytecode
@@ -78,11 +84,15 @@ unit: setup ## Tests that start no server and simulate no hours
 
 .PHONY: integration
 integration: setup ## Tests with the real LocalStack, cdk, Postgres and Spark
-	@$(MAKE) --no-print-directory --jobs=2 localstack-tests spark-tests
+	@$(MAKE) --no-print-directory spark-tests
+	@$(MAKE) --no-print-directory --jobs=2 localstack-tests messaging-tests
 
-.PHONY: localstack-tests
+.PHONY: localstack-tests messaging-tests
 localstack-tests: setup
-	@$(PYTEST) -n 4 --dist loadgroup --durations=10 tests/integration -m "not spark and not slow and not deep"
+	@$(PYTEST) -n 3 --dist loadgroup --durations=10 tests/integration --ignore tests/integration/messaging -m "not spark and not slow and not deep"
+
+messaging-tests: setup
+	@$(PYTEST) -n 3 --dist loadgroup --durations=10 tests/integration/messaging -m "not spark and not slow and not deep"
 
 .PHONY: spark-tests
 spark-tests: setup

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
-from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from sluice.declaration import (
     Consumer,
@@ -203,6 +202,8 @@ def _schema(kind: str) -> frozenset[str] | None:
         return frozenset({"TemplateURL"})  # the guard does not look into a nested stack
     if not kind.startswith("AWS::") or kind == "AWS::CDK::Metadata":
         return None
+    from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # noqa: PLC0415 (seconds, for every xdist worker)
+
     return replacing_properties(PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema)
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from sluice.errors import ConfigError
 from sluice.rehearse.reading.cloudformation import load_template
@@ -17,6 +16,8 @@ BY_HAND = PROJECT / "tests/support/templates/scaling"
 
 
 def _schema(kind: str) -> dict[str, Any]:
+    from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # noqa: PLC0415 (seconds, for every xdist worker)
+
     schema: dict[str, Any] = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema
     return schema
 
