@@ -1,11 +1,12 @@
 """Measure events a second of one group: a message each, and bundles with a commit for each event or with one.
 
-The plain loop beside them executes the handler's statement and commits once a message, and promises nothing.
+The plain loops beside them execute the handler's statement and commit as often, and promise nothing.
 """
 
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, insert
@@ -27,14 +28,27 @@ from sluice.messaging.sqs.queue import Queue
 
 _DELAY_SECONDS, _SECONDS, _WARM_UP_SECONDS = 0.01, 3.0, 1.0
 _SINGLE = "a message for each event"
-_KINDS: Mapping[str, tuple[str, bool | None]] = {
-    _SINGLE: ("hot.fifo", False),
-    "a message for each event, plain loop": ("hot.fifo", None),
-    "bundles of 50, a commit for each event": ("hot-bundles.fifo", False),
-    "bundles of 50, one commit": ("hot-bundles.fifo", True),
-    "bundles of 50, plain loop": ("hot-bundles.fifo", None),
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A program that works on a queue: a worker or a plain loop, with a commit for each event or one for a message."""
+
+    queue: str
+    commits_bundles: bool
+    is_plain: bool = False
+
+
+_KINDS = {
+    _SINGLE: _Kind("hot.fifo", commits_bundles=False),
+    "the same, plain loop": _Kind("hot.fifo", commits_bundles=False, is_plain=True),
+    "bundles of 50, a commit for each event": _Kind("hot-bundles.fifo", commits_bundles=False),
+    "bundles of 50, a commit for each event, plain loop": _Kind(
+        "hot-bundles.fifo", commits_bundles=False, is_plain=True
+    ),
+    "bundles of 50, one commit": _Kind("hot-bundles.fifo", commits_bundles=True),
+    "bundles of 50, one commit, plain loop": _Kind("hot-bundles.fifo", commits_bundles=True, is_plain=True),
 }
-"""The queue of each kind, and whether a worker commits once a bundle; None is the plain loop."""
 _metadata = MetaData()
 for _table in inbox_tables.metadata.sorted_tables:
     _table.to_metadata(_metadata)
@@ -52,7 +66,7 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Compare messages and bundles of one group, at a queue that answers after 10 ms; the handler writes one row."""
     spent: dict[tuple[str, str], list[float]] = defaultdict(list)
     cells: dict[tuple[str, str], Callable[[], float]] = {
-        (database, kind): partial(_rate, url, *chosen, spent[database, kind])
+        (database, kind): partial(_rate, url, chosen, spent[database, kind])
         for database, url in urls.items()
         for kind, chosen in _KINDS.items()
     }
@@ -68,15 +82,18 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
     return Section(tables={"hot-group": table(head, rows, text_columns=2)}, plots={})
 
 
-def _rate(url: str, queue_name: str, commits_bundles: bool | None, spent: list[float]) -> float:  # noqa: FBT001 (of `_KINDS`)
+def _rate(url: str, kind: _Kind, spent: list[float]) -> float:
     """Return the events a second, and add to `spent` this process's processor time of one."""
     with sink.running(_DELAY_SECONDS) as endpoint, databases.with_empty_tables(url, _metadata) as engine:
-        sqs, queue_url = queue.client(endpoint, REGION, connections=4), f"{endpoint}/000000000000/{queue_name}"
+        sqs, queue_url = queue.client(endpoint, REGION, connections=4), f"{endpoint}/000000000000/{kind.queue}"
+        insert_events = partial(_insert_events, engine, commits_bundles=kind.commits_bundles)
         program = (
-            running_plain_loop(sqs, queue_url, 1, 1, partial(_insert_events, engine))
-            if commits_bundles is None
+            running_plain_loop(sqs, queue_url, 1, 1, insert_events)
+            if kind.is_plain
             else running_worker(
-                engine, Queue(sqs, queue_url), Handlers({ANY: _handle}), lanes=1, commits_bundles=commits_bundles
+                *(engine, Queue(sqs, queue_url), Handlers({ANY: _handle})),
+                lanes=1,
+                commits_bundles=kind.commits_bundles,
             )
         )
         with program as counts:
@@ -89,12 +106,14 @@ def _rate(url: str, queue_name: str, commits_bundles: bool | None, spent: list[f
             return events / seconds
 
 
-def _insert_events(engine: Engine, body: str) -> int:
-    """Insert the row of each event of a message in one transaction, and return how many there are."""
+def _insert_events(engine: Engine, body: str, *, commits_bundles: bool) -> int:
+    """Insert the row of each event of a message, and return how many there are."""
     events = events_of(body)
     with Session(engine) as session:
         for event in events:
             session.execute(_insert, {"seq": event.seq})
+            if not commits_bundles:
+                session.commit()
         session.commit()
     return len(events)
 
