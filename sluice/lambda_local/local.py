@@ -79,6 +79,7 @@ class LocalFunction:
             threading.Thread(target=self._work, args=(number,), name=f"function-{number}", daemon=True)
             for number in range(self._concurrency)
         ]
+        self._active_at = self._clock.monotonic()
         for thread in threads:
             thread.start()
         _log.info("polling", invocations_max=self._concurrency)

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, override
 
@@ -153,7 +153,7 @@ def test_a_frozen_process_ends_with_the_program_that_started_it(tmp_path: Path) 
 class SlowProcess(FunctionProcess):
     """An execution environment whose only invocation takes a second."""
 
-    was_stopped = False
+    was_stopped: bool | None = None
 
     def __init__(self) -> None:
         super().__init__("none.handle", {}, timeout_seconds=10.0, memory_mb=256)
@@ -166,17 +166,35 @@ class SlowProcess(FunctionProcess):
         return {"batchItemFailures": []}
 
 
-def test_a_function_that_is_working_is_not_idle() -> None:
-    """`--until-idle 0.3` does not end an invocation that takes longer, such as a cold start."""
-    received = [[{"MessageId": "m1", "ReceiptHandle": "r1", "Body": "", "Attributes": {}, "MD5OfBody": ""}]]
+def slow_function(batches: Sequence[list[dict[str, Any]]]) -> tuple[LocalFunction, SlowProcess]:
+    """Return a function of one thread, whose polls receive these batches and then nothing; and its process."""
+    left = list(batches)
 
     def call(operation: str, _: object) -> Mapping[str, Any]:
-        return {"Messages": received.pop() if received and operation == "ReceiveMessage" else []}
+        return {"Messages": left.pop(0) if left and operation == "ReceiveMessage" else []}
 
     mapping = EventSourceMapping(call=call, queue_url="u", queue_arn="a:b:c:d:e:q", batch_size=1, visibility_seconds=60)
     process, schedule = SlowProcess(), FunctionSchedule(event={}, seconds=3_600)
-    function = LocalFunction(lambda: mapping, lambda: process, concurrency=1, schedule=schedule)
+    return LocalFunction(lambda: mapping, lambda: process, concurrency=1, schedule=schedule), process
+
+
+MESSAGE = {"MessageId": "m1", "ReceiptHandle": "r1", "Body": "", "Attributes": {}, "MD5OfBody": ""}
+
+
+def test_a_function_that_is_working_is_not_idle() -> None:
+    """`--until-idle 0.3` does not end an invocation that takes longer, such as a cold start."""
+    function, process = slow_function([[MESSAGE]])
 
     function.run(is_stopped=lambda: False, idle_seconds=0.3)
 
-    assert not process.was_stopped
+    assert process.was_stopped is False
+
+
+def test_a_function_is_idle_from_its_first_poll_on() -> None:
+    """Whatever comes before, such as a journal that is opened, may take longer; the third poll receives the message."""
+    function, process = slow_function([[], [], [MESSAGE]])
+    SystemClock().sleep(1.5)
+
+    function.run(is_stopped=lambda: False, idle_seconds=1.5)
+
+    assert process.was_stopped is False

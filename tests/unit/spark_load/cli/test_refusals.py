@@ -11,6 +11,7 @@ import boto3
 import pytest
 
 from sluice.cli.main import main
+from sluice.declaration import loading
 from tests.support.project import PROJECT
 
 type RunCommand = Callable[..., tuple[int, list[str]]]
@@ -50,6 +51,14 @@ _REFUSED = {
     "check / --queue a --env local": "--queue and --env are both given, allowed",
     "load run": "Missing argument 'PROFILE'; see `sluice load run --help`",
     "load run smoke --fast": "No such option '--fast'",
+    "load run smoke --consumer lamda": "Invalid value for '--consumer': 'lamda' is not one of 'raw', 'worker', ",
+    "load run smoke --consumer lambda": (
+        "no consumer of environment 'local' declares a function, allowed with consumer 'lambda' is one with"
+        " Consumer(runtime=Lambda(…)); declare it, or choose consumer 'worker'"
+    ),
+    "load run smoke --consumer worker --declaration examples/functions/environments.py": (
+        "consumer is 'worker', allowed is 'lambda' or 'raw': billing of environment 'local' runs in a Lambda function"
+    ),
 }
 _FAILED = {
     "load run smoke --endpoint-url http://127.0.0.1:9": (
@@ -67,6 +76,7 @@ def sluice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     for name, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("EC2_METADATA_DISABLED", "true")):
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it keeps the credentials of whoever came first
+    monkeypatch.setenv(loading.VARIABLE, os.environ[loading.VARIABLE])  # which --declaration sets
     monkeypatch.chdir(PROJECT)
 
     def run(*arguments: str) -> tuple[int, list[str]]:
