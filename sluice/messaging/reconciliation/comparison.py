@@ -4,8 +4,8 @@ A *number* is the number of a message in its group. It is accounted for if the i
 given up, or before the consumer's first number of the group. Any other number has not arrived. It is *missing* if no
 queue can still hold its message: the message is older than the longest time in flight, and each queue either keeps
 messages for a shorter time or is empty by SQS's count. Otherwise it is unknown, and the reason is given. If the queues
-hold fewer messages than there are unknown numbers and dead letters, some are lost, though not known by number
-(`Shortage`).
+hold fewer messages than there are messages of unknown numbers and dead letters, some are lost, though not known by
+number (`Shortage`). Events that travelled together are one message until they are dead.
 
 For most groups `screening` shows that a consumer has handled all numbers in order. The messages of the other groups are
 read one by one, except for numbers that were handled in order.
@@ -19,15 +19,17 @@ consistent a minute after the last send at the earliest; read 2026-11-27)
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import batched, combinations
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, func, or_, select
 
+from sluice.declaration.fields.topics import BUNDLE_EVENTS_MAX
 from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables as inbox
 from sluice.messaging.inbox.pause import Pause, find_pause
@@ -122,6 +124,7 @@ class Reconciliation:
         self.restored_count = 0
         self._histories: dict[str, _ConsumerHistory] = {}
         self._held: dict[str, Counter[frozenset[str]]] = {route.consumer: Counter() for route in self._routes}
+        self._counted: defaultdict[str, deque[str]] = defaultdict(partial(deque, maxlen=BUNDLE_EVENTS_MAX))
 
     def compare(self) -> None:
         """Read the topic's outbox and the inboxes, and fill `judgements` and the counts."""
@@ -318,6 +321,7 @@ class Reconciliation:
         is_young = not self._is_old(sent_us)
         if row.sns_message_id is not None and state is NumberState.AWAITED and is_young:
             judgement.young += 1
+            judgement.young_messages += self._is_uncounted(route, row.sns_message_id)
             add_numbers(judgement.young_numbers, numbers(""))
             return None
         if row.sns_message_id is not None:
@@ -327,13 +331,22 @@ class Reconciliation:
                 doubt = holding[0].doubt
                 if history.pause is not None:
                     doubt = f"{route.consumer} is paused {history.pause.describe()}; {doubt}"
-                self._held[route.consumer][frozenset(place.name for place in holding)] += 1
+                self._held[route.consumer][frozenset(place.name for place in holding)] += self._is_uncounted(
+                    route, row.sns_message_id
+                )
             if doubt is not None:
                 judgement.doubt(numbers(doubt))
                 return None
         judgement.states[state] += 1
         cause = _cause(route, row, content, arrived_us=history.arrived_us)
         return Cause.NO_POSITION if cause is Cause.NOT_IN_QUEUE and snapshot.row is None else cause
+
+    def _is_uncounted(self, route: Route, sns_message_id: str) -> bool:
+        """Count a number's message once; a resend may be between its numbers, which are as many as of one bundle."""
+        counted = self._counted[route.consumer]
+        is_uncounted = sns_message_id not in counted
+        counted.append(sns_message_id)
+        return is_uncounted
 
     def _doubt(self, route: Route, history: "_ConsumerHistory", snapshot: GroupSnapshot, sent_us: int) -> str | None:
         """Return why a number may have arrived unseen, or be in flight; None if only a queue can hold its message."""
@@ -358,7 +371,7 @@ class Reconciliation:
         queue = next((place for place in route.places if not place.is_dlq), None)
         if not judgement.young or queue is None:
             return
-        if queue.about is not None and judgement.young <= queue.about:
+        if queue.about is not None and judgement.young_messages <= queue.about:
             judgement.states[NumberState.AWAITED] += judgement.young
             return
         held = f"cannot be read ({queue.fault})" if queue.about is None else f"holds about {queue.about}"

@@ -157,7 +157,7 @@ class Shortage:
 
 @dataclass(slots=True)
 class Judgement:
-    """The result of a comparison for one consumer. A number stands for a message.
+    """The result of a comparison for one consumer. A number stands for an event.
 
     Args:
         states: the count of numbers in each state.
@@ -166,6 +166,7 @@ class Judgement:
         dead_doubts: the count of dead letters that cannot be judged, by reason.
         dead: the count of numbers that the inbox records as dead.
         young: the count of numbers that have not arrived and may be in flight.
+        young_messages: the count of their messages.
         undecided: the numbers of `doubts`, each with its reason as the cause.
         young_numbers: the numbers that `young` counts.
         is_cut: whether there are more findings than are kept.
@@ -181,6 +182,7 @@ class Judgement:
     dead_doubts: Counter[str] = field(default_factory=Counter)
     dead: int = 0
     young: int = 0
+    young_messages: int = 0
     is_cut: bool = False
     shortage: Shortage | None = None
 

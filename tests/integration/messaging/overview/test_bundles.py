@@ -1,5 +1,6 @@
 """`sluice outbox bundles` switches bundles on only where every consumer that can be seen reads them."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +50,9 @@ class HotShop:
 
     def sluice(self, *arguments: str) -> tuple[int, str, str]:
         where = ("--declaration", str(self._file), "--dsn", self.shop.dsn)
-        endpoint = ("--endpoint-url", self.shop.endpoint.url) if {"on", "relay"} & set(arguments) else ()
+        endpoint = (
+            ("--endpoint-url", self.shop.endpoint.url) if {"on", "relay", "verify", "worker"} & set(arguments) else ()
+        )
         return self._run(*arguments, *where, *endpoint)
 
     def numbers(self) -> list[list[int]]:
@@ -168,6 +171,54 @@ def test_a_queue_that_cannot_be_looked_at_keeps_bundles_off(hot: HotShop) -> Non
     assert code != 0
     assert "you may not" in failed
     assert hot.sluice("outbox", "bundles", "show")[1].startswith("1 events a message")
+
+
+def test_events_that_wait_in_one_message_are_not_lost(hot: HotShop) -> None:
+    """Two messages hold the four events that have not come."""
+    assert hot.sluice(*ON, "--yes")[0] == 0
+    hot.shop.commit("a", 1)
+    hot.sluice("relay", "--until-empty")
+    hot.shop.work()
+    hot.shop.age()
+    hot.shop.commit("a", 2, 3, 4, 5)
+    hot.sluice("relay", "--until-empty")
+
+    young = _verify(hot)
+    hot.shop.age()
+    old = _verify(hot)
+
+    assert young["verdict"] == "VALID"
+    assert young["states"] == {"handled": 1, "has not come": 4}
+    assert old["verdict"] == "UNKNOWN"
+    assert old["shortage"] is None
+
+
+def test_a_lost_message_of_events_is_a_shortage_of_one_message(hot: HotShop) -> None:
+    """Of two messages with four events the queue holds one."""
+    assert hot.sluice(*ON, "--yes")[0] == 0
+    hot.shop.commit("a", 1)
+    hot.sluice("relay", "--until-empty")
+    hot.shop.work()
+    hot.shop.commit("a", 2, 3, 4, 5)
+    hot.sluice("relay", "--until-empty")
+    url = hot.shop.url(naming.queue_name(DECLARED, _BILLING))
+    message = hot.shop.sqs.receive_message(QueueUrl=url)["Messages"][0]
+    hot.shop.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+
+    young = _verify(hot)
+    hot.shop.age()
+    old = _verify(hot)
+
+    assert young["verdict"] == "UNKNOWN"
+    assert old["verdict"] == "INVALID"
+    assert old["shortage"]["lost"] == 1
+    assert old["shortage"]["missing"] == 2
+
+
+def _verify(hot: HotShop) -> Any:
+    """Return the row of billing in the verdict of `outbox verify`."""
+    printed = hot.sluice("outbox", "verify", "--in-flight", "10m", "--json")[1]
+    return json.loads(printed)["consumers"][0]
 
 
 def _subscribe(hot: HotShop, name: str) -> None:
