@@ -61,7 +61,9 @@ def _queues(environment: Environment, account: str) -> Iterator[AllowedCalls]:
     existing = [consumer.queue for consumer in environment.consumers if consumer.queue is not None]
     arns = [own, *(arn for queue in existing for arn in (queue.arn, queue.dead_letter_queue_arn))]
     yield policies.CONSUME, arns
-    if any(consumer.automatic_redrive or consumer.runtime for consumer in environment.consumers):
+    if any(
+        consumer.automatic_redrive or environment.sends_dead_letters(consumer) for consumer in environment.consumers
+    ):
         yield ["sqs:SendMessage"], arns
 
 

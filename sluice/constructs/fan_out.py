@@ -8,6 +8,7 @@ AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-dead-letter-queues.html (read
 """
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import aws_cdk as cdk
@@ -262,10 +263,13 @@ class Fanout(Construct):
         """
         arn = (self.topic if topic is None else self.topics[self.environment.topic(topic).name]).topic_arn
         key_arn = topic_key_arn(self.environment.topic(topic), self.keys)
-        return _grant(grantee, arn, ["sns:Publish"], key_arn, policies.USE_KEY)
+        use_key = [] if key_arn is None else [(policies.USE_KEY, key_arn)]
+        return _grant(grantee, (["sns:Publish"], arn), *use_key)
 
     def grant_consume(self, grantee: iam.IGrantable, consumer: str) -> iam.Grant:
         """Allow a grantee to receive, extend and delete messages of a consumer's queue, and to use its key.
+
+        Where bundles or a Lambda function are declared, a consumer sends dead events to its DLQ itself: also that.
 
         Args:
             grantee: the role or user.
@@ -275,12 +279,19 @@ class Fanout(Construct):
             ConfigError: it is not declared.
         """
         found = next((each for each in self.environment.consumers if each.name == consumer), None)
-        queue = self.queue(consumer)
-        assert found is not None, "self.queue refuses an unknown consumer"
+        queues = self._queues(consumer)
+        assert found is not None, "self._queues refuses an unknown consumer"
         key_arn = None if self.keys is None else self.keys.queues.key_arn
         if found.queue is not None:
             key_arn = found.queue.key_arn
-        return _grant(grantee, queue.queue_arn, policies.CONSUME, key_arn, ["kms:Decrypt"])
+        allowed = policies.consume(
+            self.environment,
+            found,
+            queue_arn=queues.queue.queue_arn,
+            dead_letter_queue_arn=queues.dead_letter_queue.queue_arn,
+            key_arn=key_arn,
+        )
+        return _grant(grantee, *allowed)
 
     def _queues(self, consumer: str) -> ConsumerQueue:
         """Return a consumer's queues by its name; refuse an unknown name."""
@@ -379,16 +390,13 @@ class Producers(Construct):
             )
 
 
-def _grant(
-    grantee: iam.IGrantable, arn: str, actions: Sequence[str], key_arn: str | None, key_actions: Sequence[str]
-) -> iam.Grant:
-    """Allow actions on one resource, and on the key that it is encrypted with."""
-    grant = iam.Grant.add_to_principal(grantee=grantee, actions=list(actions), resource_arns=[arn])
-    if key_arn is None:
-        return grant
-    return grant.combine(
-        iam.Grant.add_to_principal(grantee=grantee, actions=list(key_actions), resource_arns=[key_arn])
+def _grant(grantee: iam.IGrantable, *allowed: tuple[Sequence[str], str]) -> iam.Grant:
+    """Allow actions, each of them on one resource."""
+    first, *others = (
+        iam.Grant.add_to_principal(grantee=grantee, actions=list(actions), resource_arns=[arn])
+        for actions, arn in allowed
     )
+    return reduce(iam.Grant.combine, others, first)
 
 
 def topic_key_arn(topic: Topic | ExistingTopic, keys: EncryptionKeys | None) -> str | None:

@@ -196,6 +196,10 @@ class Environment:
         """Return the maxReceiveCount of a consumer's queue."""
         return consumer.max_receive_count(self.bundle_events_max(consumer))
 
+    def sends_dead_letters(self, consumer: Consumer) -> bool:
+        """Return whether a consumer's own processes send what is dead to the DLQ, as receives are no attempts."""
+        return consumer.runtime is not None or self.bundle_events_max(consumer) > 1
+
     @property
     def has_operators(self) -> bool:
         """Return whether alarms have a receiver, or `silent` says that they are to have none."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from sluice.declaration import naming
+from sluice.declaration.consumer import Consumer
 from sluice.declaration.environment import Encryption, Environment
 from sluice.declaration.fields.topics import ExistingTopic, Topic
 from sluice.declaration.validation import is_pending
@@ -25,9 +26,9 @@ CONSUME = (
     "sqs:DeleteMessage",
     "sqs:GetQueueAttributes",
 )
-"""The actions of a worker on its queue."""
+"""The actions of a worker or a Lambda function on its queue."""
 GIVE_UP = ("sqs:GetQueueUrl", "sqs:SendMessage")
-"""The actions of a Lambda function on its DLQ: it sends a message there itself when it gives that message up."""
+"""Its actions on its DLQ, where it sends dead messages there itself."""
 _THIS = "*"  # in a key's policy, the key itself
 
 
@@ -56,6 +57,18 @@ def _statement(
 def _account(account: str) -> dict[str, str]:
     """Return an account as the principal of a statement; its own policies then say which of its roles are allowed."""
     return {"AWS": f"arn:aws:iam::{account}:root"}
+
+
+def consume(
+    environment: Environment, consumer: Consumer, *, queue_arn: str, dead_letter_queue_arn: str, key_arn: str | None
+) -> Iterator[tuple[Sequence[str], str]]:
+    """Yield what the role of a consumer's processes may do on queue, DLQ and their key: actions, and a resource."""
+    sends_dead_letters = environment.sends_dead_letters(consumer)
+    yield CONSUME, queue_arn
+    if sends_dead_letters:
+        yield GIVE_UP, dead_letter_queue_arn
+    if key_arn is not None:
+        yield USE_KEY if sends_dead_letters else ["kms:Decrypt"], key_arn
 
 
 def deliver(*, queue_arn: str, topic_arn: str) -> Statement:

@@ -24,6 +24,7 @@ from sluice.messaging.errors import TransientError
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox import tables
 from sluice.messaging.sqs import queue
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterSender
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.telemetry.metrics import WorkerMetrics
 from sluice.messaging.telemetry.recording import WorkerRecording
@@ -141,6 +142,11 @@ def _is_ordered(source: Queue, target: ConsumerTarget, sqs: object, *, is_given:
     dead_letters = None if is_given else _dead_letters(target, sqs)
     bundle_events_max = target.environment.bundle_events_max(target.consumer)
     found = faults(target.consumer, live, dead_letters, bundle_events_max=bundle_events_max)
+    if bundle_events_max > 1 and (fault := DeadLetterSender(source).fault()) is not None:
+        found.append(
+            f"workers send dead events of bundles to its DLQ, which is not found: {fault}; a role needs sqs:GetQueueUrl"
+            " and sqs:SendMessage there, which the environment's stacks give it"
+        )
     if found:
         raise ConfigError(f"queue {source.url} is not what its worker needs: " + "; ".join(found))
     return live.get("FifoQueue") == "true"

@@ -26,8 +26,8 @@ from sluice.constructs.logs import log_group
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.services.function_package import require_package
 from sluice.constructs.services.images import TaskImage
-from sluice.constructs.services.task_service import TaskPlace, add_automatic_redrive, queue_key_arn
-from sluice.declaration import Consumer, DatabaseRole, Lambda, naming, policies, task_settings
+from sluice.constructs.services.task_service import TaskPlace, add_automatic_redrive, rights_on_queues
+from sluice.declaration import Consumer, DatabaseRole, Lambda, naming, task_settings
 from sluice.declaration.arguments import check_argument_types
 from sluice.declaration.fields.functions import SCHEDULED_EVENT
 from sluice.declaration.fields.image import Architecture
@@ -156,16 +156,8 @@ class ConsumerFunction(Construct):
         """Make the role of the function, which the pollers have, too; CDK's own role would have two policies of AWS."""
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         stack = cdk.Stack.of(self)
-        # The ARNs are literals: a reference to another stack's export would keep that stack from removing the consumer.
-        queue, dead_letters = (
-            stack.format_arn(service="sqs", resource=name_of(place.environment, consumer))
-            for name_of in (naming.queue_name, naming.dead_letter_queue_name)
-        )
-        _allow(role, policies.CONSUME, queue)
-        _allow(role, policies.GIVE_UP, dead_letters)
-        key_arn = queue_key_arn(place, consumer)
-        if key_arn is not None:
-            _allow(role, ["kms:Decrypt", "kms:GenerateDataKey"], key_arn)
+        for actions, arn in rights_on_queues(self, place, consumer):
+            _allow(role, actions, arn)
         for statement in () if place.database is None else place.database.statements(DatabaseRole.WORKER):
             role.add_to_policy(statement)
         interfaces = [f"ec2:{action}" for action in _OF_INTERFACES]

@@ -7,7 +7,7 @@ A relay gets its topic's ARN in SLUICE_TOPIC_ARN: the ARN contains the account, 
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import aws_cdk as cdk
@@ -252,6 +252,24 @@ def queue_key_arn(place: TaskPlace, consumer: Consumer) -> str | None:
     return None if place.keys is None else place.keys.queues.key_arn
 
 
+def rights_on_queues(scope: Construct, place: TaskPlace, consumer: Consumer) -> Iterator[tuple[Sequence[str], str]]:
+    """Return what a consumer's processes may do on its queues and their key: actions, and a resource.
+
+    The ARNs are literals: a reference to another stack's export would keep that stack from removing the consumer.
+    """
+    queue_arn, dead_letter_queue_arn = (
+        cdk.Stack.of(scope).format_arn(service="sqs", resource=name_of(place.environment, consumer))
+        for name_of in (naming.queue_name, naming.dead_letter_queue_name)
+    )
+    return policies.consume(
+        place.environment,
+        consumer,
+        queue_arn=queue_arn,
+        dead_letter_queue_arn=dead_letter_queue_arn,
+        key_arn=queue_key_arn(place, consumer),
+    )
+
+
 def add_automatic_redrive(scope: Construct, *, place: TaskPlace, consumer: Consumer, image: TaskImage | None) -> None:
     """Make the task of automatic redrive and the rules that start it, if the consumer declares automatic redrive.
 
@@ -310,12 +328,8 @@ class ConsumerService(Construct):
             memory_mib=consumer.memory_mib,
         )
         self.service = tasks.serve()
-        # The ARN is a literal: a reference to another stack's export would keep that stack from removing the consumer.
-        queue_arn = cdk.Stack.of(self).format_arn(service="sqs", resource=naming.queue_name(environment, consumer))
-        tasks.allow(queue_arn, *policies.CONSUME)
-        key_arn = queue_key_arn(place, consumer)
-        if key_arn is not None:
-            tasks.allow(key_arn, "kms:Decrypt")
+        for actions, arn in rights_on_queues(self, place, consumer):
+            tasks.allow(arn, *actions)
         if place.deployment_alarms:
             self._roll_back_on_alarms(environment, consumer)
         self._allow_task_protection(tasks, environment=environment)

@@ -252,6 +252,14 @@ class DeadLetterSender:
             return False
         return True
 
+    def fault(self) -> str | None:
+        """Return in a sentence why the DLQ cannot be found; None if it can. It sends nothing."""
+        try:
+            self._destination  # noqa: B018 (it looks for the DLQ)
+        except (TransientError, EndpointError) as error:
+            return str(error)
+        return None
+
     @cached_property
     def _destination(self) -> Destination:
         name = _dead_letter_queue_name(self._queue.attributes())

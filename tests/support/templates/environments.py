@@ -207,6 +207,7 @@ _MIXED = replace(
     ),
 )
 """One consumer as tasks and two on Lambda, one of these in a stack beside, and keys of its own."""
+BUNDLED = "prod, with bundles"
 _LOCAL, _DEV, _STAGING = (ENVIRONMENTS[name] for name in ("local", "dev", "staging"))
 EDITED = {
     REDRIVEN: _REDRIVEN,
@@ -228,7 +229,7 @@ EDITED = {
             for consumer in _LOCAL.consumers
         ),
     ),
-    "local, with bundles": replace(_LOCAL, topics=(Topic(bundle_events_max=50),)),
+    BUNDLED: replace(ENVIRONMENTS["prod"], topics=(Topic(bundle_events_max=50),)),
     "local, with 45 tags": replace(_LOCAL, tags={f"key{number}": "" for number in range(45)}),
     "dev, on spot": replace(_DEV, spot=True),
     "dev, with keys": replace(_DEV, encryption=Encryption.CMK),

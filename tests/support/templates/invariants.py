@@ -3,6 +3,7 @@
 A part that no option changes is compared whole in tests/unit/constructs, or is a rule of cdk-nag.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -121,13 +122,12 @@ def _permissions(found: list[Resource], environment: Environment) -> Iterator[st
     roles = {resource.name: resource.properties["TaskRoleArn"] for resource in _of_kind(found, _TASK_DEFINITION)}
     for consumer in environment.consumers:
         role = roles[naming.service_name(environment, consumer.name)].replace("Arn(", "Ref(")
-        seen = {
-            action: _as_list(statement["Resource"])
-            for policy in _of_kind(found, _POLICY)
-            if role in policy.properties["Roles"]
-            for statement in policy.properties["PolicyDocument"]["Statement"]
-            for action in _as_list(statement["Action"])
-        }
+        seen: defaultdict[str, list[str]] = defaultdict(list)
+        for policy in _of_kind(found, _POLICY):
+            if role in policy.properties["Roles"]:
+                for statement in policy.properties["PolicyDocument"]["Statement"]:
+                    for action in _as_list(statement["Action"]):
+                        seen[action] += _as_list(statement["Resource"])
         needed = _needed_actions(environment, consumer)
         for action in sorted({*seen, *needed}):
             if sorted(seen.get(action, [])) != sorted(needed.get(action, [])):
@@ -146,8 +146,13 @@ def _needed_actions(environment: Environment, consumer: Consumer) -> dict[str, l
         *access.pop("kms:Decrypt", []),
         *([key_arn] if key_arn is not None else []),
     ]
+    of_queue = {action: [queue] for action in _OF_QUEUE}
+    if environment.topic(consumer.topic).bundle_events_max > 1:  # its worker sends dead events to the DLQ itself
+        dead_letters = naming.queue_arn(environment, naming.dead_letter_queue_name(environment, consumer), account)
+        of_queue |= {"sqs:GetQueueUrl": [queue, dead_letters], "sqs:SendMessage": [dead_letters]}
+        access |= {} if key_arn is None else {"kms:GenerateDataKey": [key_arn]}
     return {
-        **{action: [queue] for action in _OF_QUEUE},
+        **of_queue,
         **{action: [task] for action in _OF_TASK},
         **access,
         **({"kms:Decrypt": decrypted} if decrypted else {}),

@@ -8,7 +8,7 @@ import pytest
 
 from sluice.declaration import naming
 from sluice.deployment.guard import bundled_schemas
-from tests.support.templates.environments import BESIDE, EDITED
+from tests.support.templates.environments import BESIDE, BUNDLED, EDITED
 from tests.support.templates.resources import StackTemplates
 
 DASHBOARD = "AWS::CloudWatch::Dashboard"
@@ -128,11 +128,14 @@ def test_a_consumers_number_changes_that_consumers_resources_only(
     ]
 
 
-def test_bundles_change_the_receives_of_each_queue_and_the_tasks(
+def test_bundles_change_queues_and_tasks_and_let_workers_send_to_their_dlq(
     stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
 ) -> None:
-    """A queue's receives are no attempts then, and each task is told how many events a message may hold."""
-    before, after = _resources(stacks["local"]), _resources(edited_stacks["local, with bundles"])
+    """Receives are no attempts then, each task knows how many events a message may hold, and a worker sends dead ones.
+
+    The rights are in test_stage.py, and that they pass the endpoint in test_endpoints.py.
+    """
+    before, after = _resources(stacks["prod"]), _resources(edited_stacks[BUNDLED])
     changed = [resource for id_, resource in after.items() if before.get(id_) != resource]
 
     assert before.keys() == after.keys()
@@ -141,7 +144,12 @@ def test_bundles_change_the_receives_of_each_queue_and_the_tasks(
         for resource in changed
         if resource["Type"] == "AWS::SQS::Queue"
     ] == [1_000, 1_000, 1_000]
-    assert {resource["Type"] for resource in changed} == {"AWS::SQS::Queue", "AWS::ECS::TaskDefinition"}
+    assert Counter(resource["Type"] for resource in changed) == {
+        "AWS::SQS::Queue": 3,
+        "AWS::ECS::TaskDefinition": 4,  # with the relay's
+        "AWS::IAM::Policy": 3,
+        "AWS::EC2::VPCEndpoint": 1,
+    }
 
 
 def test_the_guard_of_deployments_knows_every_type(

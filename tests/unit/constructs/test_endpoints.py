@@ -9,7 +9,7 @@ import pytest
 
 from sluice.declaration import Environment
 from tests.support.declaration import ENVIRONMENTS
-from tests.support.templates.environments import EDITED, FULL, REDRIVEN
+from tests.support.templates.environments import BUNDLED, EDITED, FULL, REDRIVEN
 from tests.support.templates.resources import Resource, StackTemplates, of_kind, resources
 
 _PULL = {"ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"}
@@ -71,22 +71,22 @@ def _let_through(found: list[Resource]) -> Iterator[tuple[str, str, str]]:
                     yield service.partition(".")[0], action, resource
 
 
-@pytest.fixture(params=["prod", "full", REDRIVEN])
+@pytest.fixture(params=["prod", "full", REDRIVEN, BUNDLED])
 def case(
     request: pytest.FixtureRequest,
     by_environment: Mapping[str, list[Resource]],
     edited_stacks: Mapping[str, StackTemplates],
 ) -> tuple[list[Resource], Environment]:
     """Return the resources of an environment in a new network, and its declaration."""
-    if request.param == REDRIVEN:
-        return resources(edited_stacks[REDRIVEN]), EDITED[REDRIVEN]
+    if request.param in EDITED:
+        return resources(edited_stacks[request.param]), EDITED[request.param]
     return by_environment[request.param], {**ENVIRONMENTS, "full": FULL}[request.param]
 
 
 def test_every_call_passes_its_endpoint_and_nothing_passes_that_nobody_calls(
     case: tuple[list[Resource], Environment],
 ) -> None:
-    """The calls include a pull of another account's image, and a dead letter that automatic redrive sends back."""
+    """The calls include a pull of another account's image, a dead letter sent back, and a bundle's dead event."""
     found, environment = case
     calls, passing = _calls(found, environment), set(_let_through(found))
 

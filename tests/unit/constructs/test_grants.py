@@ -13,7 +13,7 @@ from aws_cdk.assertions import Template
 from sluice.constructs.fan_out import Fanout
 from sluice.declaration import ExistingKeys, policies
 from sluice.errors import ConfigError
-from tests.support.templates.environments import FULL, SHARED
+from tests.support.templates.environments import BUNDLED, EDITED, FULL, SHARED
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +65,17 @@ def test_grants_name_one_resource_and_its_key(stack: cdk.Stack, fan_out: Fanout)
     assert reads.pop("kms:Decrypt") == "FanoutKeysQueues"
     assert set(reads.values()) == {"FanoutConsumerledgerQueue"}
     assert len(reads) == 5
+
+
+def test_a_consumer_that_gets_bundles_may_send_to_its_dlq(tmp_path: Path) -> None:
+    stack = cdk.Stack(cdk.App(outdir=str(tmp_path), builtin_cloud_formation_validation=False), "Shop")
+    fan_out = Fanout(stack, "Fanout", environment=EDITED[BUNDLED])
+
+    fan_out.grant_consume(iam.Role(stack, "Reader", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com")), "audit")
+
+    allowed = _allowed_actions(stack, "Reader")
+    assert allowed["sqs:SendMessage"] == "FanoutConsumerauditDeadLetterQueue"
+    assert allowed["kms:GenerateDataKey"] == "FanoutKeysQueues"
 
 
 def test_a_metric_of_dead_letters_is_the_most_that_were_there(stack: cdk.Stack, fan_out: Fanout) -> None:

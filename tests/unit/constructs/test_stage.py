@@ -9,7 +9,7 @@ from sluice.declaration import Consumer, Environment, Removal
 from sluice.errors import ConfigError
 from stacks.stage import EnvironmentStage
 from tests.support.declaration import ENVIRONMENTS
-from tests.support.templates.environments import EXTRA
+from tests.support.templates.environments import BUNDLED, EDITED, EXTRA
 from tests.support.templates.invariants import problems
 from tests.support.templates.resources import Resource, StackTemplates, resources
 
@@ -95,6 +95,11 @@ def test_queues_keys_permissions_and_alarms_are_as_the_options_say(
 ) -> None:
     """Any other environment: tests/integration/stacks/test_any_environment.py."""
     assert problems(by_environment[environment.name], environment) == []
+
+
+def test_workers_of_bundles_may_send_dead_events_to_their_own_dlq(edited_stacks: Mapping[str, StackTemplates]) -> None:
+    """They may also encrypt with the queues' key; without these rights each dead event would block its group."""
+    assert problems(resources(edited_stacks[BUNDLED]), EDITED[BUNDLED]) == []
 
 
 def test_a_declaration_may_have_as_many_tags_as_aws_takes(edited_stacks: Mapping[str, StackTemplates]) -> None:

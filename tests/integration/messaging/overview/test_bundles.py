@@ -173,6 +173,22 @@ def test_a_queue_that_cannot_be_looked_at_keeps_bundles_off(hot: HotShop) -> Non
     assert hot.sluice("outbox", "bundles", "show")[1].startswith("1 events a message")
 
 
+@pytest.mark.parametrize("bundle_events_max", [1, 5])
+def test_a_worker_of_bundles_that_cannot_find_its_dlq_does_not_start(hot: HotShop, bundle_events_max: int) -> None:
+    """It would send dead events there. SQS names a queue that is not there, or that the role may not find."""
+    declared = replace(DECLARED, topics=(Topic(bundle_events_max=bundle_events_max),))
+    hot.declare(declared)
+    hot.deploy(declared)
+    dead_letter_queue = naming.dead_letter_queue_name(DECLARED, _BILLING)
+    hot.shop.sqs.delete_queue(QueueUrl=hot.shop.url(dead_letter_queue))
+
+    where = ("--consumer", "billing", "--handlers", "examples.services.billing")
+    code, _, failed = hot.sluice("worker", *where, "--until-idle", "0")
+
+    assert code == (0 if bundle_events_max == 1 else 3), failed
+    assert ("workers send dead events of bundles to its DLQ" in failed) == (bundle_events_max > 1)
+
+
 def test_events_that_wait_in_one_message_are_not_lost(hot: HotShop) -> None:
     """Two messages hold the four events that have not come."""
     assert hot.sluice(*ON, "--yes")[0] == 0
