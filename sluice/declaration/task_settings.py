@@ -23,7 +23,14 @@ VARIABLE = "SLUICE_TASK_SETTINGS"
 _ALLOWED = "what the environment's stacks wrote there; deploy them again, or unset it"
 _SHOWN_CHARACTERS_MAX = 200
 _LATER: Mapping[str, Any] = {
+    "types": None,
+    "database_connections": None,
+    "migrate": None,
+    "availability_zones_max": 3,
+    "producer_resources": [],
     "runtime": None,
+    "stack": None,
+    "commit": "event",
     "verification": None,
     "entry_point": None,
     "bundle_events_max": 1,

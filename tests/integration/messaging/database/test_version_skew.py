@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
+from sluice.declaration import Consumer, Environment, task_settings
 from sluice.messaging.bundle import write_bundle
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
@@ -156,6 +157,26 @@ def test_both_versions_work_on_the_tables_of_the_later_one(base: Path, postgres:
         _run(rng, (old, new), turns=5)  # and deployed again
 
     _judge(postgres)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("base", [BASE, BEFORE_BUNDLES], indirect=True)
+def test_a_task_of_an_older_image_reads_what_new_stacks_write(base: Path) -> None:
+    """An image is rolled back and the stacks are not; nothing is declared that the older code does not know."""
+    declared = Environment(name="dev", consumers=(Consumer(name="billing", handlers="their.billing"),))
+    written = task_settings.render(task_settings.task_environment(declared, declared.consumers[0]))
+
+    code = "import sys; from sluice.declaration import task_settings; task_settings.parse(sys.argv[1])"
+    read = subprocess.run(
+        [sys.executable, "-c", code, written],
+        env={**os.environ, "PYTHONPATH": str(base)},
+        cwd=base,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert read.returncode == 0, read.stderr
 
 
 @pytest.mark.slow
