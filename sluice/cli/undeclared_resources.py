@@ -9,9 +9,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from sluice import limits
 from sluice.declaration import Consumer, Environment, is_declared, task_settings
 from sluice.declaration.fields.existing import ExistingQueue
-from sluice.declaration.fields.topics import ExistingTopic
+from sluice.declaration.fields.topics import ExistingTopic, Topic
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
 
@@ -73,6 +74,8 @@ def _environment_of_queue(name: str, options: Mapping[str, Any]) -> Environment:
             f"queue {url} has no RedrivePolicy, allowed is one with a DLQ, or a poison message comes for ever"
         )
     redrive, arn = json.loads(live["RedrivePolicy"]), live["QueueArn"]
+    receives_max = int(redrive["maxReceiveCount"])
+    max_attempts = _max_attempts(url, receives_max, options.get("max_attempts"))
     retention_seconds = int(live["MessageRetentionPeriod"])
     consumer = Consumer(
         name=options["consumer_name"],
@@ -80,8 +83,29 @@ def _environment_of_queue(name: str, options: Mapping[str, Any]) -> Environment:
         fifo=live.get("FifoQueue") == "true",
         queue=ExistingQueue(arn=arn, dead_letter_queue_arn=redrive["deadLetterTargetArn"]),
         visibility_timeout_seconds=int(live["VisibilityTimeout"]),
-        max_attempts=int(redrive["maxReceiveCount"]),
+        max_attempts=max_attempts,
         message_retention_seconds=retention_seconds,
     )
     region, account = arn.split(":")[3:5]
-    return Environment(name=name, region=region, account=account, consumers=(consumer,))
+    # Which events a message may have is not known: two stand for several.
+    topics = (Topic(bundle_events_max=1 if max_attempts == receives_max else 2),)
+    return Environment(name=name, region=region, account=account, topics=topics, consumers=(consumer,))
+
+
+def _max_attempts(url: str, receives_max: int, given: int | None) -> int:
+    """Return the most attempts at a message: each receive is one, unless the queue has SQS's most receives.
+
+    Raises:
+        ConfigError: the queue has these, and `given` is None; or it has fewer, and other attempts are given.
+    """
+    if receives_max == limits.MAX_RECEIVE_COUNT_MAX and given is None:
+        raise ConfigError(
+            f"the maxReceiveCount of queue {url} is {receives_max}, which is that of bundles of events and no number of"
+            " attempts, allowed is one with --max-attempts"
+        )
+    if receives_max < limits.MAX_RECEIVE_COUNT_MAX and given not in (None, receives_max):
+        raise ConfigError(
+            f"--max-attempts is {given}, allowed is {receives_max}, the maxReceiveCount of queue {url}: SQS moves a"
+            " message to the DLQ after these receives; leave it out"
+        )
+    return receives_max if given is None else given

@@ -179,7 +179,7 @@ class _Search:
         if exception is not None:
             fields |= {
                 "since": instant_text(exception.seen_at_us),
-                "attempt": exception.receive_count,
+                "receive_count": exception.receive_count,
                 "reason": exception.reason,
                 "closed_at": None if exception.closed_at_us is None else instant_text(exception.closed_at_us),
             }
@@ -334,7 +334,7 @@ class _Search:
                     "first": each.seq,
                     "last": each.through,
                     "since": instant_text(each.seen_at_us),
-                    "attempt": each.receive_count,
+                    "receive_count": each.receive_count,
                     "reason": each.reason,
                 }
                 for each in sorted(open_exceptions, key=lambda each: (each.epoch, each.seq))[: self._most]
@@ -513,8 +513,9 @@ def _consumer_text(fields: dict[str, Any]) -> str:
         text += f" {fields['closed_at']}"
     elif fields["state"] not in _HANDLED and "since" in fields:
         text += f" since {fields['since']}"
-    if fields.get("attempt") is not None and "handled_at" not in fields:
-        text += f", attempt {fields['attempt']}"
+    for name, word in (("attempt", "attempt"), ("receive_count", "receive")):
+        if fields.get(name) is not None and "handled_at" not in fields:
+            text += f", {word} {fields[name]}"
     if fields.get("reason"):
         text += f": {fields['reason']}"
     if fields.get("pause"):

@@ -12,6 +12,7 @@ from sluice.cli.options import (
     process_options,
     until_idle_option,
 )
+from sluice.errors import ConfigError
 from sluice.terminal.values import DAY_SECONDS, NumberType, Whole
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ def relay(
 @click.option("--queue-url", envvar="SLUICE_QUEUE_URL", metavar="URL", help="Where messages are.  [default: by name]")
 @click.option("--handlers", "module", metavar="MODULE", help="With the handlers.  [default: as declared]")
 @click.option("--lanes", type=Whole(1, 256), help="Message groups worked on at once.  [default: as declared]")
+@click.option(
+    "--max-attempts", type=Whole(1, 1000), help="Attempts at a message of an undeclared queue with 1,000 receives."
+)
 @until_idle_option
 @process_options("received, handled and deleted")
 @consumer_options
@@ -95,6 +99,7 @@ def worker(
     queue_url: str | None,
     module: str | None,
     lanes: int | None,
+    max_attempts: int | None,
     idle_seconds: float | None,
     process: ProcessOptions,
 ) -> None:
@@ -103,10 +108,14 @@ def worker(
     \b
     Each effect is committed with the inbox's mark that the message was handled, so a message that comes twice has one
     effect. Any number of workers may run for a consumer; a message group is with one of them at a time.
-    With --queue-url, --consumer and --handlers no declaration is needed.
+    With --queue-url, --consumer and --handlers no declaration is needed. A maxReceiveCount of 1,000 is that of a queue
+    for bundles of events, and --max-attempts says when an event is dead; otherwise each receive is an attempt.
       sluice schema apply inbox --dsn sqlite:///billing.db
       sluice worker --consumer billing --dsn sqlite:///billing.db
     """
     from sluice.cli.services.worker import run_worker
 
+    if max_attempts not in (None, target.consumer.max_attempts):
+        declared = target.consumer.max_attempts
+        raise ConfigError(f"--max-attempts is {max_attempts}, allowed is what is declared ({declared}); leave it out")
     run_worker(target, process, queue_url=queue_url, module=module, lanes=lanes, idle_seconds=idle_seconds)

@@ -11,7 +11,7 @@ from sluice import limits
 from sluice.rehearse.model.policies import MappingScaling, ScaledService
 from sluice.rehearse.reading.cloudformation import Properties, Stacks, TemplateResource, is_unknown, name_in
 from sluice.rehearse.reading.properties import QUEUE
-from sluice.rehearse.reading.task_definition import TaskDefinition
+from sluice.rehearse.reading.task_definition import TaskDefinition, receives_that_are_no_attempts
 
 _MAPPING, _FUNCTION = "AWS::Lambda::EventSourceMapping", "AWS::Lambda::Function"
 _DEFAULT_BATCH_SIZE, _DEFAULT_MEMORY_MB = 10, 128
@@ -47,13 +47,14 @@ def _function_as_service(stacks: Stacks, mapping: TemplateResource, queue: str) 
             raise function.properties.refusal("ReservedConcurrentExecutions", "1 or more, as nothing runs without")
         most = min(most, reserved)
     fewest = min(scaling.first, most)
+    settings = TaskDefinition(stacks, None, mapping).settings(queue)
     return ScaledService(
         name=_function_name(mapping, function),
         min_tasks=fewest,
         max_tasks=most,
         policies=(),
-        queue=TaskDefinition(stacks, None, mapping).settings(queue),
-        not_simulated=tuple(_ignored_settings(properties)),
+        queue=settings,
+        not_simulated=(*_ignored_settings(properties), *receives_that_are_no_attempts(settings)),
         is_protected=True,
         cpu_units=None,
         memory_mib=None if function is None else function.properties.integer("MemorySize", _DEFAULT_MEMORY_MB),

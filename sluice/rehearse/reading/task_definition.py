@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from sluice import limits
 from sluice.rehearse.model.policies import QueueSettings
 from sluice.rehearse.reading.cloudformation import Properties, Stacks, TemplateResource, is_unknown, name_in
 
@@ -182,6 +183,18 @@ class TaskDefinition:
             is_fifo=properties.is_true("FifoQueue"),
             visibility_timeout_seconds=properties.integer("VisibilityTimeout", default=30),
             max_receive_count=properties.part("RedrivePolicy").integer("maxReceiveCount", default=0) or None,
+        )
+
+
+def receives_that_are_no_attempts(queue: QueueSettings | None) -> Iterator[str]:
+    """Yield the end of the sentence "not simulated: …" for a queue that has SQS's most receives.
+
+    They are no attempts: who sets them counts attempts elsewhere, as Sluice's workers do where messages are bundles.
+    """
+    if queue is not None and queue.max_receive_count == limits.MAX_RECEIVE_COUNT_MAX:
+        yield (
+            f"attempts that are counted elsewhere than by the receives of {queue.name}: its maxReceiveCount is"
+            f" {queue.max_receive_count:,}, so here a message that always fails is received as often"
         )
 
 

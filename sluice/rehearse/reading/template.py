@@ -52,7 +52,7 @@ from sluice.rehearse.reading.cloudformation import (
 from sluice.rehearse.reading.expressions import parse
 from sluice.rehearse.reading.mappings import read_mappings
 from sluice.rehearse.reading.properties import ALARM, POLICY, QUEUE, ROOM, SERVICE, TARGET, sentences
-from sluice.rehearse.reading.task_definition import TaskDefinition
+from sluice.rehearse.reading.task_definition import TaskDefinition, receives_that_are_no_attempts
 
 _CLUSTER, _TASK = "AWS::ECS::Cluster", "AWS::ECS::TaskDefinition"
 _DIMENSION = "ecs:service:DesiredCount"
@@ -253,6 +253,7 @@ def _read_service(stacks: Stacks, target: TemplateResource, queue: str | None) -
                 *_other_queues(definition, metrics, settings),
                 *_effects_of_metrics(metrics, min_tasks),
                 *_missing_launch_type(service),
+                *receives_that_are_no_attempts(settings),
             ),
             **definition.sizes(),
         )

@@ -11,7 +11,9 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from sluice.messaging import Event, Outbox
+from sluice.messaging.bundle import write_bundle
 from sluice.messaging.database import engines
+from sluice.messaging.envelope import Envelope
 from sluice.simulator.server import SimulatorServer
 from tests.support.command_line import Run, command_line
 
@@ -55,12 +57,12 @@ def _queue(sqs: Any, name: str, **attributes: str) -> tuple[str, str]:
     return url, sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
 
 
-def _make_foreign_queue(server: SimulatorServer) -> tuple[str, str]:
+def _make_foreign_queue(server: SimulatorServer, receives_max: int = 3) -> tuple[str, str]:
     """Make a topic and a queue with a DLQ without Sluice; return the ARN of the topic and the URL of the queue."""
     sqs, sns = _client("sqs", server), _client("sns", server)
     topic_arn = sns.create_topic(Name="orders.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
     _, dead_arn = _queue(sqs, "theirs-dlq.fifo")
-    redrive = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": 3})
+    redrive = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": receives_max})
     allow = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": "*"}
     policy = json.dumps({"Statement": [allow]})
     url, arn = _queue(sqs, "theirs.fifo", RedrivePolicy=redrive, VisibilityTimeout="45", Policy=policy)
@@ -89,6 +91,36 @@ def test_an_event_is_handled_without_a_declaration(sluice: Run, server: Simulato
     with engine.connect() as connection:
         assert list(connection.scalars(text("SELECT id FROM bills"))) == [7]
         assert list(connection.scalars(text("SELECT consumer FROM sluice_inbox_group"))) == ["billing"]
+    engine.dispose()
+
+
+def test_attempts_at_events_of_a_foreign_bundle_are_given_and_no_receives(
+    sluice: Run, server: SimulatorServer, tmp_path: Path
+) -> None:
+    """Its queue has 1,000 receives; one event of two fails, and is dead after the one attempt that it has."""
+    topic_arn, queue_url = _make_foreign_queue(server, receives_max=1_000)
+    assert sluice("schema", "apply")[0] == 0
+    engine = engines.engine(f"sqlite:///{tmp_path}/shop.db")
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE bills (id INTEGER)"))
+    events = [Event(type="order.placed", group="g", data=data) for data in ({}, {"order": 7})]
+    body = write_bundle([Envelope(event=event, seq=seq, epoch=1).body for seq, event in enumerate(events, 1)])
+    _client("sns", server).publish(
+        TopicArn=topic_arn, Message=body, MessageGroupId="g", MessageDeduplicationId="bundle"
+    )
+    worker = (
+        *("worker", "--queue-url", queue_url, "--consumer", "billing", "--handlers", "undeclared_handlers"),
+        *("--endpoint-url", server.url, "--until-idle", "0.5"),
+    )
+
+    code, _, complaint = sluice(*worker)
+    assert code == 3
+    assert "1000, which is that of bundles" in complaint
+    assert sluice(*worker, "--max-attempts", "1")[0] == 0
+
+    with engine.connect() as connection:
+        assert list(connection.scalars(text("SELECT id FROM bills"))) == [7]
+        assert list(connection.scalars(text("SELECT state FROM sluice_inbox_exception"))) == ["dead"]
     engine.dispose()
 
 

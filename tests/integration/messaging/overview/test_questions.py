@@ -87,7 +87,7 @@ def test_status_find_and_verify_answer_the_operators_questions(either_shop: Oper
     assert [act["action"] for act in dead_event["events"][0]["audit"]] == ["redrive"]
     assert handled_event["events"][0]["audit"] == []
     given_up = _of_consumer(skipped_event["events"][0]["consumers"])
-    assert f"given up {given_up['closed_at']}, attempt 1: a test order" in skipped_text
+    assert f"given up {given_up['closed_at']}, receive 1: a test order" in skipped_text
     # Which relay leads? One led, and gave the lease back when it had nothing left to do.
     assert state["topics"][0]["leader"]["is_leading"] is False
     assert state["topics"][0]["leader"]["token"] == 1
