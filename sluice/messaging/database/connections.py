@@ -164,6 +164,7 @@ class HookedConnection(psycopg.Connection[Any]):
         self._is_first = self._is_resettable = True
         self._is_borrowed = self._is_new = self._is_pooled = False
         self._thread: int | None = None
+        self._is_allowed: Callable[[], bool] | None = None
         self._transactions = self._changes = self._fewest = 0
         self._opened: tuple[Any, ...] | None = None
         self._watched: _Adapters | None = None
@@ -199,7 +200,11 @@ class HookedConnection(psycopg.Connection[Any]):
 
     def keep_to_this_thread(self) -> None:
         """Execute nothing of other threads from now on, because the handler has returned."""
-        self._thread = threading.get_ident()
+        self._thread, self._is_allowed = threading.get_ident(), None
+
+    def keep_to(self, is_allowed: Callable[[], bool]) -> None:
+        """Execute only what this function allows, which is called on the thread of each call."""
+        self._thread, self._is_allowed = None, is_allowed
 
     def require_lent(self) -> None:
         """Raise unless the handler's transaction is still open and no call is under way in it.
@@ -416,7 +421,7 @@ class HookedConnection(psycopg.Connection[Any]):
         return bool(is_idle and self.pgconn.pipeline_status == PipelineStatus.OFF) and is_unlocked
 
     def _require_this_thread(self) -> None:
-        if self._thread not in (None, threading.get_ident()):
+        if self._thread not in (None, threading.get_ident()) or not (self._is_allowed is None or self._is_allowed()):
             raise psycopg.InterfaceError(LEFT_BEHIND)
 
     def _notice_end(self) -> None:
@@ -514,6 +519,7 @@ class SqliteConnection(sqlite3.Connection):
         super().__init__(*arguments, **named)
         self.lock, self._watch, self._is_watched = threading.RLock(), _SqliteWatch(), False
         self._thread: int | None = None
+        self._is_allowed: Callable[[], bool] | None = None
         self._is_lent, self._fewest = False, inf
         self._lent_with: tuple[Any, ...] | None = None
 
@@ -523,7 +529,7 @@ class SqliteConnection(sqlite3.Connection):
         Raises:
             sqlite3.ProgrammingError: the connection is kept to another thread.
         """
-        if self._thread not in (None, threading.get_ident()):
+        if self._thread not in (None, threading.get_ident()) or not (self._is_allowed is None or self._is_allowed()):
             raise sqlite3.ProgrammingError(LEFT_BEHIND)
 
     def begin_statement(self) -> None:
@@ -539,7 +545,12 @@ class SqliteConnection(sqlite3.Connection):
     def keep_to_this_thread(self) -> None:
         """Execute nothing of other threads from now on, because the handler has returned."""
         with self.lock:
-            self._thread = threading.get_ident()
+            self._thread, self._is_allowed = threading.get_ident(), None
+
+    def keep_to(self, is_allowed: Callable[[], bool]) -> None:
+        """Execute only what this function allows, which is called on the thread of each call."""
+        with self.lock:
+            self._thread, self._is_allowed = None, is_allowed
 
     def lend(self) -> None:
         """Note that a handler is about to get the connection; its authorizer has been set before."""

@@ -118,7 +118,12 @@ _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
 def is_hooked(engine: Engine) -> bool:
     """Return whether each of the engine's connections to Postgres is a `connections.HookedConnection`."""
-    return engine in _engines and engine.dialect.name == "postgresql"
+    return is_made_here(engine) and engine.dialect.name == "postgresql"
+
+
+def is_made_here(engine: Engine) -> bool:
+    """Return whether Sluice made the engine, so that each of its connections refuses what a handler left behind."""
+    return engine in _engines
 
 
 def _close_files() -> None:

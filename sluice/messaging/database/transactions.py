@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from weakref import WeakSet, getweakrefcount
 
 import psycopg
 from sqlalchemy import Connection, Engine, event, text
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import DatabaseError, InvalidRequestError, OperationalError
 from sqlalchemy.orm import Session, SessionTransaction
 
 from sluice.clock import NotReachedError, eventually
@@ -46,7 +47,8 @@ _END_SERVER = text(
 )
 _END_SECONDS = 10.0
 _IDLE, _IN_TRANSACTION, _IN_ERROR = 0, 2, 3  # libpq's PQTRANS_IDLE, PQTRANS_INTRANS, PQTRANS_INERROR
-
+_handling: ContextVar[object] = ContextVar("_handling", default=None)
+"""Names the handler of whose context this is a copy: its own one, that of a task of it, or of `asyncio.to_thread`."""
 
 type Mark = Callable[[Connection], bool | None]
 """Writes into a transaction, and returns whether it is still the one that was begun; None if that is unknown."""
@@ -94,13 +96,15 @@ class BegunTransaction:
         self._mark: Mark | None = None
         self._has_committed = self.has_refused_driver = self._is_rolled_back = self._is_ended = False
         self._is_authorizer = True
-        self._is_guarded = False
+        self._is_guarded = self.has_refused_others = False
         self._thread: int | None = None
+        self._handler: object = None
+        self._hook_count = 0
 
     def guard(self, *, is_shared: bool = False) -> None:
         """Guard the transaction until `release`: a handler is about to get the session.
 
-        If handlers share it, none can roll back further than to its own beginning.
+        If handlers share it, none can roll back further than to its own beginning, and `lend` has to name each.
 
         Raises:
             OutboxError: the engine commits each statement by itself.
@@ -121,7 +125,45 @@ class BegunTransaction:
         _guarded[self._connection], self._is_guarded = self, True
         if isinstance(self._session, MessageSession):
             self._session.begun, self._session.lent = self, self._connection
+        if is_shared:
+            self._hook_count = self._count_hooks()
+            event.listen(self._session, "before_attach", self._refuse_others)
         connections.end_own_work()
+
+    def lend(self) -> None:
+        """Let the handler of the current context use the shared transaction, and nobody else before it has returned.
+
+        A thread or callback that the handler before left behind would write rows that are committed as this one's. So
+        would a thread that this handler starts in no copy of its context, which cannot be told from the others.
+        """
+        self._handler, self._thread = object(), None
+        _handling.set(self._handler)
+        if isinstance(self._driver, connections.HookedConnection | connections.SqliteConnection):
+            self._driver.keep_to(self._is_of_handler)
+
+    def _is_of_handler(self) -> bool:
+        """Return whether this is code of the handler that was lent to; True while there is none."""
+        is_its = self._handler is None or _handling.get() is self._handler
+        self.has_refused_others = self.has_refused_others or not is_its
+        return is_its
+
+    def _refuse_others(self, *_: object) -> None:
+        """Refuse an object that the next flush would write for another handler; SQLAlchemy calls this."""
+        if self._thread not in (None, threading.get_ident()) or not self._is_of_handler():
+            raise InvalidRequestError(connections.LEFT_BEHIND)
+
+    @property
+    def has_committed(self) -> bool:
+        """Return whether `commit` has committed it, so that no further handler may get it."""
+        return self._has_committed
+
+    @property
+    def has_hooks(self) -> bool:
+        """Return whether a handler has left a hook of the commit on the session since `guard`."""
+        return self._count_hooks() != self._hook_count
+
+    def _count_hooks(self) -> int:
+        return len(self._session.dispatch.before_commit)
 
     def release(self) -> None:
         """Stop guarding: the handler has returned, and the transaction has ended or is rolled back."""
@@ -346,8 +388,8 @@ class BegunTransaction:
     def _authorize(self, action: int, operation: str | None, value: str | None, *_: object) -> int:
         """Return SQLITE_OK or SQLITE_DENY for an action that SQLite is about to do, as its authorizer."""
         self._is_authorizer = True
-        if self._thread not in (None, threading.get_ident()):
-            return sqlite3.SQLITE_DENY  # a thread that the handler left behind
+        if self._thread not in (None, threading.get_ident()) or not self._is_of_handler():
+            return sqlite3.SQLITE_DENY  # a thread or callback that a handler left behind
         is_write = action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
         is_allowed = not is_write or self._driver.in_transaction
         if action == sqlite3.SQLITE_TRANSACTION:
@@ -358,7 +400,7 @@ class BegunTransaction:
         return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
 
     def _keep_to_this_thread(self) -> None:
-        self._thread = threading.get_ident()
+        self._thread, self._handler = threading.get_ident(), None
         if isinstance(self._driver, connections.HookedConnection | connections.SqliteConnection):
             self._driver.keep_to_this_thread()
 

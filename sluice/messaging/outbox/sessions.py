@@ -159,10 +159,15 @@ class Unit:
                 )
 
     def number(self, session: Session) -> None:
-        """Number the added events and write them to the outbox."""
+        """Number the added events and write them to the outbox, as the last step before the commit."""
+        has_events = self.is_waiting
+        self.number_so_far(session)
+        self._is_committing, self._is_numbered = True, has_events
+
+    def number_so_far(self, session: Session) -> None:
+        """Number the events that were added so far, and write them to the outbox."""
         self._has_tried = True
         if not self._added:
-            self._is_committing = True
             return
         self._require_whole()
         connection = self._connection(session)
@@ -172,7 +177,6 @@ class Unit:
         for _, added in sorted(by_topic.items()):
             added[0].write(connection, [addition.event for addition in added])
         self._added.clear()
-        self._is_committing = self._is_numbered = True
 
     def _require_whole(self) -> None:
         """Refuse to number the events if rows that belong to them may be missing, or committed without them."""
@@ -332,6 +336,13 @@ def unit_of(session: Session) -> Unit:
     if unit is None:
         unit = vars(session)[_UNIT] = Unit()
     return unit
+
+
+def number_now(session: Session) -> None:
+    """Number the events that a session has added so far, in the middle of its transaction; it may add others."""
+    unit: Unit | None = vars(session).get(_UNIT)
+    if unit is not None:
+        unit.number_so_far(session)
 
 
 # Listens to all sessions: a before_flush hook may add the first event of a session in the middle of the commit.

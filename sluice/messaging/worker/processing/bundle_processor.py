@@ -12,6 +12,7 @@ from itertools import count
 from sqlalchemy.orm import Session
 
 from sluice.messaging.bundle import BundledEvent
+from sluice.messaging.database import engines
 from sluice.messaging.database.transactions import BegunTransaction, TransactionEndedError
 from sluice.messaging.errors import EnvelopeError
 from sluice.messaging.handlers import Ack, Reject
@@ -80,8 +81,10 @@ class BundleProcessor(EventProcessor):
 
         From its second receive on each has its own. An attempt that came to no end is counted at the event that is
         handed to a handler first, and with one transaction that would be a neighbour of the one that ends the process.
+        Nothing keeps a connection of somebody else's engine from what an earlier handler left behind.
         """
-        return self._settings.commits_bundles and message.receive_count == 1
+        is_first = self._settings.commits_bundles and message.receive_count == 1
+        return is_first and engines.is_made_here(self._engine)
 
     def _is_stopped(self, lease: MessageLease) -> bool:
         """Return whether the worker stops, or its consumer is paused; else the lease begins again for the next event.
@@ -154,11 +157,7 @@ class BundleProcessor(EventProcessor):
                     continue
                 self._failpoint("in_transaction")
                 lease.check()
-                if shared is None:
-                    shared = BegunTransaction(
-                        session, None if admission.lock is None else admission.lock.transaction_id
-                    )
-                    shared.guard(is_shared=True)
+                shared = shared or _share(session, admission)
                 attempt = HandlerAttempt(
                     session=session,
                     envelope=arrived.envelope,
@@ -170,7 +169,9 @@ class BundleProcessor(EventProcessor):
                 outcome = self._runner.run(attempt)
                 if not isinstance(outcome, Ack):
                     results.clear()
-                    results[position] = AttemptResult(begun_at_us, outcome)
+                    # It may be due to what another handler left behind.
+                    results |= {} if shared.has_refused_others else {position: AttemptResult(begun_at_us, outcome)}
+                if not isinstance(outcome, Ack) or shared.has_committed:
                     return
             lease.check()
             if shared is None:
@@ -218,3 +219,10 @@ class BundleProcessor(EventProcessor):
         self._inbox.attempts.settle(session.connection(), lease.message, settled_count)
         lease.check()
         session.commit()
+
+
+def _share(session: Session, admission: Admission) -> BegunTransaction:
+    """Return the transaction in which a group was locked, guarded for the handlers that share it."""
+    shared = BegunTransaction(session, None if admission.lock is None else admission.lock.transaction_id)
+    shared.guard(is_shared=True)
+    return shared

@@ -23,6 +23,7 @@ from sluice.messaging.envelope import Envelope
 from sluice.messaging.errors import HoldLostError, PermanentError, TransientError
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import Ack, AsyncHandler, Context, Handler, Handlers, MessageHold, Outcome, Reject, Retry
+from sluice.messaging.outbox.sessions import number_now
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.processing import async_handlers
 from sluice.messaging.worker.processing.process_state import ProcessGuard, process_state
@@ -129,6 +130,8 @@ class _Transaction:
                 if begun is None:
                     begun = BegunTransaction(self._attempt.session, transaction_id)
                     begun.guard()
+                else:
+                    begun.lend()
                 self.begun = begun
             except BaseException as error:
                 self._error = error
@@ -149,13 +152,26 @@ class _Transaction:
             raise self._error
 
     def commit(self) -> None:
-        """Commit the transaction, or keep it open for the next event of its bundle; see `BegunTransaction`."""
+        """Commit the transaction, or keep it open for the next event of its bundle; see `BegunTransaction`.
+
+        A hook of the commit is the last handler's to share it: only then is the mark behind what the hook does.
+
+        Raises:
+            TransactionEndedError: it was used by what an earlier handler left behind, or is not whole.
+        """
         assert self._mark is not None, "it has begun"
-        if self._attempt.shared is None:
+        shared = self._attempt.shared
+        if shared is None:
             self.begin().commit(self._mark)
-        else:
-            self._attempt.shared.keep(self._mark)
-            self._is_kept = True
+            return
+        if shared.has_refused_others:
+            raise TransactionEndedError(connections.LEFT_BEHIND)
+        if shared.has_hooks:
+            shared.commit(self._mark)
+            return
+        number_now(self._attempt.session)  # a later handler's own commit, if unseen, would commit the rows without them
+        shared.keep(self._mark)
+        self._is_kept = True
 
     @property
     def has_refused_driver(self) -> bool:
@@ -203,7 +219,12 @@ class HandlerRunner:
         with decimal.localcontext(), process_state.handling():
             self.failpoint("before_commit")
             hold.check()
-            return contextvars.copy_context().run(_shield, act, hold, begun)
+            outcome = contextvars.copy_context().run(_shield, act, hold, begun)
+        if not isinstance(outcome, Ack):
+            _log.error(
+                "a bundle is not committed as a whole; each of its events is looked at alone", reason=outcome.reason
+            )
+        return outcome
 
     def _run(self, attempt: HandlerAttempt) -> Outcome:
         type_ = attempt.envelope.event.type

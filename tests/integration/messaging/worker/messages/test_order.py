@@ -6,6 +6,7 @@ way and has to be caught.
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 import structlog
@@ -14,9 +15,11 @@ from sqlalchemy import Engine
 from sluice.declaration import metrics
 from sluice.messaging.handlers import Ack, Reject, Retry
 from sluice.messaging.inbox.groups import InboxPolicy
+from sluice.messaging.outbox.operations import OutboxOperator
 from sluice.messaging.worker.processing.processor import MessageProcessor
 from tests.support.messaging.broken_workers import DeletesFailedMessages
-from tests.support.messaging.world import MAX_ATTEMPTS, POLL_SECONDS, World, envelope, places
+from tests.support.messaging.outbox.simulated_relays import work
+from tests.support.messaging.world import MAX_ATTEMPTS, POLL_SECONDS, SETTINGS, TOPIC, World, envelope, places
 
 VALID_BODY = json.loads(envelope("a", 2).body)
 
@@ -194,6 +197,31 @@ def test_g3_messages_are_parked_until_the_new_groups_first_one_comes(engine: Eng
 
     assert world.committed_effects() == [("order-1", 1), ("order-1", 2), ("order-1", 3)]
     assert [call.is_late for call in world.calls if call.place == ("order-1", 1)] == [False]
+    _assert_nothing_is_left(world)
+
+
+def test_g3_a_bundle_waits_for_its_groups_lost_first_message(engine: Engine) -> None:
+    """Number 1 goes alone and is lost in the queue; 2 and 3 are one message, and come before 1 is resent."""
+    policy = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
+    world = World(engine, policy=policy, has_bundles=True, commits_bundles=True)
+    world.switch_bundles(5)
+    relay, worker = world.relay(settings=replace(SETTINGS, bundle_events_max=5)), world.worker()
+    world.commit("order-1", "order-1", "order-1")
+    work(relay)
+    worker.queue.delete_batch([world.receive(worker).receipt_handle])
+
+    world.work_until_idle(worker)
+
+    assert world.committed_effects() == []
+    assert world.parked_places() == [("order-1", 2), ("order-1", 3)]
+
+    with engine.begin() as connection:
+        OutboxOperator(actor="ada", reason="tests", topic=TOPIC, clock=world.clock).resend(connection, "order-1", 1)
+    work(relay)
+    world.work_until_idle(worker)
+    worker.drainer.step()
+
+    assert world.committed_effects() == [("order-1", 1), ("order-1", 2), ("order-1", 3)]
     _assert_nothing_is_left(world)
 
 
