@@ -36,6 +36,9 @@ CHANGED_QUEUE = "changed_queue"
 DELETION_DETAIL = '{"is_deletion": true}'
 """The `detail` of a purge that deleted the queue as well."""
 
+READS_BUNDLES = "reads_bundles"
+OPENING_DETAIL = json.dumps({READS_BUNDLES: True})
+"""The `detail` of the `opened` event of a recorder that writes the events of a bundle; earlier ones wrote none."""
 OTHER_GROUP = "bundle_group"
 """The group of a bundle that holds an event of another group, in the `detail` of that event's publish or receive."""
 

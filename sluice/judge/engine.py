@@ -44,6 +44,7 @@ _CONSUMED = (
     Kind.RECEIVED.value,
     Kind.DELETED.value,
 )  # their `queue` is one from which messages are received
+_DETAILED = (Kind.OPENED.value, Kind.TOPOLOGY.value)
 _BEGUN = (*FRAMED, Kind.PUBLISHED.value, Kind.POLL.value, Kind.RECEIVED.value)
 """Kinds of events for which `overview` has the recorder and the first instant."""
 _OF_MESSAGES = (Kind.RECEIVED.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
@@ -207,7 +208,7 @@ class JudgeEngine:
         """Return counts of events by kind, queue, worker and detail, as far as they describe the recording itself.
 
         Each row has a `count`. `kind` is set for kinds in FRAMED, publishes, and events that name a queue; `queue` for
-        publishes and these; `worker` for FRAMED, publishes, polls and receives; `detail` for topologies.
+        publishes and these; `worker` for FRAMED, publishes, polls and receives; `detail` for openings and topologies.
         `is_of_no_group` says that an event needs a message group and has none.
         """
         (found,) = self._history.look(_overview_of_part, RowSelection(columns=_OVERVIEW_COLUMNS, is_grouped=False))
@@ -390,7 +391,7 @@ def _overview_of_part(part: Iterable[Events]) -> list[pa.Table]:
             "kind": pc.if_else(pc.or_(is_begun, is_of_queue), kind, none),
             "worker": pc.if_else(is_begun, column("worker"), none),
             "queue": pc.if_else(is_of_queue, column("queue"), none),
-            "detail": pc.if_else(pc.equal(kind, Kind.TOPOLOGY.value), column("detail"), none),
+            "detail": pc.if_else(pc.is_in(kind, pa.array(_DETAILED)), column("detail"), none),
             "is_of_no_group": pc.and_(is_of_message, is_of_no_group),
         }
         invoked_us = column("invoked_at_us")

@@ -13,7 +13,14 @@ from typing import Any
 from sluice import limits
 from sluice.declaration import Environment, naming
 from sluice.errors import ConfigError, HistoryError
-from sluice.history.events import CHANGED_QUEUE, CHANGED_SUBSCRIPTION, SCHEMA_VERSION, Kind, detail_of
+from sluice.history.events import (
+    CHANGED_QUEUE,
+    CHANGED_SUBSCRIPTION,
+    READS_BUNDLES,
+    SCHEMA_VERSION,
+    Kind,
+    detail_of,
+)
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.verdict import Verdict
@@ -30,7 +37,8 @@ _UNDECLARED = "of which nobody said what it was to receive; name it with --queue
 class RecordedQueue:
     """Settings of a queue, its DLQ, and the DLQ of its subscription; None for an unknown setting.
 
-    `is_unfiltered` says that the queue gets every message of the topic since before the recording.
+    `is_unfiltered` says that the queue gets every message of the topic since before the recording, `may_have_bundles`
+    that one of its messages may have several events.
     """
 
     visibility_timeout_seconds: int
@@ -40,6 +48,7 @@ class RecordedQueue:
     retention_seconds: int | None = None
     dead_letter_retention_seconds: int | None = None
     is_unfiltered: bool = False
+    may_have_bundles: bool = False
 
 
 def with_retention(queues: Mapping[str, RecordedQueue], texts: Iterable[str]) -> dict[str, RecordedQueue]:
@@ -108,6 +117,7 @@ def declared_queues(environment: Environment) -> dict[str, RecordedQueue]:
             retention_seconds=consumer.message_retention_seconds,
             dead_letter_retention_seconds=consumer.dead_letter_retention_seconds,
             is_unfiltered=consumer.filter_policy is None and len(environment.topics) == 1,
+            may_have_bundles=environment.bundle_events_max(consumer) > 1,
         )
         for consumer in environment.consumers
     }
@@ -151,7 +161,7 @@ def check(
         expectation=expectation,
         target=target,
         recorders=dict.fromkeys(topology.recorders),
-        unknowns=topology.unknowns,
+        unknowns=(*topology.unknowns, *_unread_bundles(topology, queues)),
         described={
             "run": topology.run,
             "history": str(root),
@@ -166,12 +176,22 @@ def check(
     return replace(verdict, measures={**verdict.measures, "consumer": consumer}), expectation
 
 
+def _unread_bundles(topology: "_Topology", queues: Mapping[str, RecordedQueue]) -> Iterator[str]:
+    """Yield a reservation if bundles may be on record as single messages, so that their events were not judged."""
+    if topology.older_recorders and any(queue.may_have_bundles for queue in queues.values()):
+        yield (
+            f"{', '.join(topology.older_recorders)} recorded with a version that writes a bundle as one message, and"
+            " bundles are declared: what became of their events is not known; record with this version"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Topology:
     """The topology that a history shows."""
 
     run: str
     recorders: Sequence[str]
+    older_recorders: Sequence[str] = ()
     is_whole: bool
     queues: Sequence[str]
     is_planned: bool
@@ -210,6 +230,11 @@ def _read_topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
     return _Topology(
         run=runs[0],
         recorders=[*opened, *empty],
+        older_recorders=sorted(
+            row["worker"]
+            for row in rows
+            if row["kind"] == Kind.OPENED and not detail_of(row["detail"]).get(READS_BUNDLES)
+        ),
         is_whole=opened == closed and bool(opened) and not empty and not unseen,
         queues=sorted({row["queue"] for row in rows if row["queue"] is not None and row["kind"] != Kind.PUBLISHED}),
         groupless=groupless,

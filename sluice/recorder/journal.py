@@ -22,7 +22,7 @@ import pyarrow.ipc
 
 from sluice.clock import Clock, SystemClock
 from sluice.errors import HistoryError
-from sluice.history.events import COLUMNS, SCHEMA_VERSION, HistoryEvent, Kind
+from sluice.history.events import COLUMNS, OPENING_DETAIL, SCHEMA_VERSION, HistoryEvent, Kind
 from sluice.recorder.frames import MAGIC, make_frame, messages
 from sluice.recorder.valid_rows import require_valid_rows
 
@@ -70,7 +70,7 @@ class Journal:
             ) from error
         self._write(MAGIC)
         self._write_message(SCHEMA.serialize())
-        self.add(kind=Kind.OPENED.value, invoked_at_us=self._clock.now_us())
+        self.add(kind=Kind.OPENED.value, invoked_at_us=self._clock.now_us(), detail=OPENING_DETAIL)
         self.flush()
 
     def _write_message(self, message: pa.Buffer) -> None:

@@ -17,7 +17,7 @@ from sluice.judge.checker.verdict import PropertyStatus, Verdict
 from sluice.judge.engine import JudgeEngine
 from sluice.judge.judge import RunFacts, judge
 from sluice.judge.report.summary import markdown
-from sluice.recorder import rows
+from sluice.recorder import journal, rows
 from sluice.recorder.journal import events_of, read_journal
 from tests.support.histories.bundled_services import EXPECTATION, KNOWN, QUEUES, BundledService, live, send_dead_letter
 from tests.support.histories.recordings import engine_of
@@ -183,6 +183,24 @@ def test_a_bundle_that_one_process_did_not_unpack_is_unknown(kind: Kind, tmp_pat
 
     assert verdict.status is PropertyStatus.UNKNOWN
     assert "is on record as one message by one process, and as its events by another" in str(verdict.unknowns)
+
+
+@pytest.mark.parametrize("are_declared", [True, False])
+def test_bundles_recorded_by_older_recorders_alone_are_unknown_if_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, are_declared: bool
+) -> None:
+    """They write no row for an event, and do not say that they would. Other programs' messages have no events."""
+    monkeypatch.setattr(journal, "OPENING_DETAIL", None)
+    monkeypatch.setattr(rows, "bundled_bodies", lambda _: [])
+    _record_bundle(tmp_path)
+    queues = {name: replace(queue, may_have_bundles=are_declared) for name, queue in KNOWN.items()}
+    read = engine.open_in_memory(tmp_path)
+    assert read is not None, "no limit was given"
+
+    verdict = recording.check(read, tmp_path, queues, "endpoint")[0]
+
+    assert verdict.violations == ()
+    assert are_declared == any("writes a bundle as one message" in why for why in verdict.unknowns)
 
 
 def _forget(*_: object, **__: object) -> dict[str, Mapping[object, object]]:
