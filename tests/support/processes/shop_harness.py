@@ -9,6 +9,7 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,15 @@ from examples.orders.service import Shop
 from examples.orders.trade import TradeCounts, trade
 from sluice import deviations
 from sluice.clock import clock_id, eventually
-from sluice.declaration import naming
+from sluice.declaration import Environment, Topic, naming
 from sluice.history import events as history
 from sluice.judge.checker import Expectation, Finding, check_group
 from sluice.messaging import Outbox, failpoints
+from sluice.messaging.bundle import read_body
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import any_event
 from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.operations import OutboxOperator
 from sluice.recorder.journal import SUFFIX, Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder, host_name
 from tests.support.declaration import environment
@@ -57,6 +60,7 @@ class ShopHarness:
         raw = {"RawMessageDelivery": "true"}
         self._sns.subscribe(TopicArn=self.topic_arn, Protocol="sqs", Endpoint=arn, Attributes=raw)
         self._relays = 0
+        self._declared: Environment | None = None
 
     def close(self) -> None:
         self._sns.delete_topic(TopicArn=self.topic_arn)
@@ -75,6 +79,13 @@ class ShopHarness:
                 outbox.add(session, any_event(type=history.END_TYPE, group=group, data=None))
             session.commit()
 
+    def switch_bundles(self, bundle_events_max: int) -> None:
+        """Let relays that start from now on send so many events of a group in one message."""
+        self._declared = replace(environment("local"), topics=(Topic(bundle_events_max=bundle_events_max),))
+        with self.engine.begin() as connection:
+            operator = OutboxOperator(actor="ada", reason="tests", topic=TOPIC)
+            operator.switch_bundles(connection, bundle_events_max)
+
     def relay(self, *options: str, failpoint: str | None = None, endpoint_url: str | None = None) -> MessagingProcess:
         self._relays += 1
         armed = {} if failpoint is None else {failpoints.VARIABLE: failpoint}
@@ -84,6 +95,7 @@ class ShopHarness:
             ["relay", *index, *endpoint, "--record", str(self.history), *options],
             environment=localstack.with_endpoint(self.emulated) | armed,
             log=self.folder / f"relay-{self._relays}.log",
+            declared=self._declared,
         )
 
     def run_out_lease(self) -> None:
@@ -138,10 +150,11 @@ class ShopHarness:
                 QueueUrl=self._url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
             ).get("Messages", [])
             for message in messages:
-                fields = json.loads(message["Body"])
-                got[fields["group"]].append(message["Body"])
+                for event in read_body(message["Body"]):
+                    fields = json.loads(event.body)
+                    got[fields["group"]].append(event.body)
+                    open_groups.difference_update({fields["group"]} if fields["type"] == history.END_TYPE else ())
                 sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
-                open_groups.difference_update({fields["group"]} if fields["type"] == history.END_TYPE else ())
             return not (open_groups or messages)
 
         with Journal(self.history, f"consume-{QUEUE}", common=common) as journal:

@@ -73,6 +73,9 @@ _DEATHS = [(SQLITE, name) for name in failpoints.RELAY] + [
 ]
 
 
+_MAY_REPEAT = ("after_publish:2", "before_mark:2")
+
+
 @pytest.mark.parametrize(("engine", "failpoint"), _DEATHS, indirect=["engine"])
 def test_a_relay_killed_at_any_failpoint_loses_and_repeats_nothing(shop: ShopHarness, failpoint: str) -> None:
     """P10, P15, P17: it is killed with -9 at its second batch. The shop trades on, and another relay takes over."""
@@ -84,6 +87,34 @@ def test_a_relay_killed_at_any_failpoint_loses_and_repeats_nothing(shop: ShopHar
     shop.let_another_finish()
 
     _assert_every_commit_was_delivered_once(shop)
+
+
+@pytest.mark.parametrize("engine", BOTH_DATABASES, indirect=True)
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        "after_bundle",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("before_bundle", *(f"{name}:2" for name in failpoints.RELAY))
+        ),
+    ],
+)
+def test_a_relay_killed_with_bundles_repeats_each_as_the_same_message(shop: ShopHarness, failpoint: str) -> None:
+    """It is killed with -9 at its first bundles: its second call, as the heads of its first walk go alone."""
+    shop.switch_bundles(5)
+    shop.trade(40, seed=1)
+    with shop.relay(failpoint=failpoint) as killed:
+        assert killed.wait_for_exit() == -signal.SIGKILL
+
+    shop.trade(20, seed=2)
+    shop.let_another_finish()
+
+    _assert_every_commit_was_delivered_once(shop)
+    ids = _ids_by_message(shop)
+    assert {len(set(tries)) for tries in ids.values()} == {1}
+    assert max(len(tries) for tries in ids.values()) == (2 if failpoint in _MAY_REPEAT else 1)
+    assert sum(tries[0] is not None and tries[0].endswith(".1") for tries in ids.values()) > 3
 
 
 @pytest.mark.parametrize("engine", [SQLITE], indirect=True)
