@@ -24,7 +24,6 @@ from sluice.messaging.aws_lambda.handler import LambdaHandler, function_of, lamb
 from sluice.messaging.database import connections
 from sluice.messaging.database.rotation import runtime_engine
 from sluice.messaging.handlers import Handlers
-from sluice.messaging.inbox import tables
 from sluice.messaging.sqs import queue as queues
 from sluice.messaging.telemetry.metrics import WorkerMetrics
 from sluice.messaging.telemetry.recording import WorkerRecording
@@ -95,7 +94,7 @@ def make_handler(*, failpoint: Callable[[str], None] | None = None) -> LambdaHan
         hooks.append(WorkerRecording(recorder, queue_url=url))
     engine = runtime_engine(environment.region, os.environ.get("SLUICE_DSN"))
     connections.end_waits(engine, function.timeout_seconds)
-    require_inbox(engine, tables.FUNCTION_RIGHTS)
+    require_inbox(engine)
     collect_rarely()
     return lambda_handler(
         consumer,

@@ -147,12 +147,11 @@ def await_database(
     return False
 
 
-def require_inbox(engine: Engine, rights: Mapping[str, str]) -> None:
-    """Refuse a database without the inbox's tables or these rights on them, or with settings that lose data.
+def require_inbox(engine: Engine) -> None:
+    """Refuse a database without the inbox's tables or the rights on them, or with settings that lose data.
 
     Args:
         engine: of the role that is going to work.
-        rights: `WORKER_RIGHTS` or `FUNCTION_RIGHTS`.
 
     Raises:
         ConfigError: the tables are too new for this code.
@@ -160,7 +159,7 @@ def require_inbox(engine: Engine, rights: Mapping[str, str]) -> None:
     """
     with engine.connect() as connection:
         migrations.require(connection, tables.versioned)
-        server_settings.require(connection, rights)
+        server_settings.require(connection, tables.WORKER_RIGHTS)
 
 
 def collect_rarely() -> None:

@@ -22,7 +22,6 @@ from sluice.messaging import failpoints
 from sluice.messaging.database import connections
 from sluice.messaging.errors import TransientError
 from sluice.messaging.handlers import Handlers
-from sluice.messaging.inbox import tables
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterSender
 from sluice.messaging.sqs.queue import Queue
@@ -70,9 +69,7 @@ def run_worker(
     connections.end_waits(engine, ProcessorSettings.of_consumer(consumer).hold_seconds_max)
     # A worker with --until-idle does not wait for a database.
     ends_at = inf if idle_seconds is None else 0.0
-    if not await_database(
-        partial(require_inbox, target.engine, tables.WORKER_RIGHTS), stop, ends_at=ends_at, alive=process.alive
-    ):
+    if not await_database(partial(require_inbox, target.engine), stop, ends_at=ends_at, alive=process.alive):
         return
     sqs, prompt = clients(
         target.endpoint_url,

@@ -42,7 +42,6 @@ from sluice.messaging.database.rotation import runtime_engine
 from sluice.messaging.errors import HoldLostError, TransientError
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.attempts import FORGOTTEN_MAX
 from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.liveness import Liveness, process_name
 from sluice.messaging.sqs import queue as queues
@@ -237,18 +236,9 @@ class LambdaHandler:
             try:
                 if not is_over():
                     self.worker.forget()
-                while not is_over() and self._forget_attempts():
-                    pass
             except DBAPIError as error:
                 _log.warning("nothing was forgotten", error=str(error.orig).strip())
         return {}
-
-    def _forget_attempts(self) -> bool:
-        """Forget attempts that are old; return whether there may be more of them."""
-        parts = self.worker.parts
-        with parts.engine.begin() as connection:
-            count = parts.inbox.attempts.forget(connection, self._consumer.inbox_retention_seconds)
-        return count == FORGOTTEN_MAX
 
     @contextmanager
     def _ending_in_time(self, ends_at: float) -> Iterator[Callable[[], bool]]:

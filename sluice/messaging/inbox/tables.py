@@ -155,12 +155,10 @@ WORKER_RIGHTS = {
     "sluice_inbox_consumer": "SELECT, INSERT, UPDATE",
     "sluice_inbox_redrive": "SELECT",
     "sluice_inbox_pause": "SELECT",
+    "sluice_inbox_attempt": "SELECT, INSERT, UPDATE, DELETE",
+    "sluice_inbox_bundle": "SELECT, INSERT, UPDATE, DELETE",
 }
-"""The rights that a worker needs on each table."""
-FUNCTION_RIGHTS = WORKER_RIGHTS | dict.fromkeys(
-    ("sluice_inbox_attempt", "sluice_inbox_bundle"), "SELECT, INSERT, UPDATE, DELETE"
-)
-"""The rights that a Lambda function, and a worker that gets bundles, need on each table."""
+"""The rights that a worker or a Lambda function needs on each table. Whatever is declared, a bundle may come."""
 
 versioned = VersionedTables(
     "inbox",

@@ -269,8 +269,7 @@ class Worker:
             DBAPIError: the database refused, or did not answer.
         """
         inbox = self.parts.inbox
-        forgets = [inbox.forget, inbox.attempts.forget] if self.parts.processor.has_bundles else [inbox.forget]
-        for forget in forgets:
+        for forget in (inbox.forget, inbox.attempts.forget):
             for _ in range(_FORGET_TIMES_MAX):
                 with self.parts.engine.begin() as connection:
                     if forget(connection, self._settings.keep_inbox_seconds) < FORGOTTEN_MAX:

@@ -79,7 +79,6 @@ class MessageProcessor(BundleProcessor):
         self._queue, self._heartbeat, self._deleter = queue, heartbeat, deleter
         self._groups, self._dead_letters = GroupLocks(), DeadLetterSender(queue)
         self.is_ordered, self.connections_max = settings.is_ordered, settings.database_connections
-        self.has_bundles = settings.has_bundles
 
     def process(self, message: ReceivedMessage, *, requested_at: float | None = None) -> Acknowledgement:
         """Work on a message, and return the way in which it ended.

@@ -97,13 +97,16 @@ CHANGES = {
     " are found in several schemas (sluice_outbox in public, sluice_outbox_group in app, sluice_outbox_lease in public,"
     " sluice_outbox_bundle in public, sluice_outbox_switch in public,"
     " sluice_inbox_group in public, sluice_inbox_exception in public, sluice_inbox_parked in public,"
-    " sluice_inbox_consumer in public, sluice_inbox_redrive in public, sluice_inbox_pause in public), allowed is one;"
+    " sluice_inbox_consumer in public, sluice_inbox_redrive in public, sluice_inbox_pause in public,"
+    " sluice_inbox_attempt in public, sluice_inbox_bundle in public), allowed is one;"
     " correct the role's search_path",
     "ALTER TABLE sluice_inbox_parked RENAME TO kept; CREATE VIEW sluice_inbox_parked AS TABLE kept": _NO_TABLE,
     "ALTER TABLE sluice_inbox_parked RENAME TO kept; CREATE FOREIGN DATA WRAPPER theirs; CREATE SERVER theirs FOREIGN"
     " DATA WRAPPER theirs; CREATE FOREIGN TABLE sluice_inbox_parked (consumer text) SERVER theirs": _NO_TABLE,
     "REVOKE DELETE ON sluice_outbox FROM app": "role app lacks DELETE on sluice_outbox, allowed is a role that has it;"
     " run GRANT DELETE ON sluice_outbox TO app",
+    "REVOKE SELECT ON sluice_inbox_bundle FROM app": "role app lacks SELECT on sluice_inbox_bundle, allowed is a role"
+    " that has it; run GRANT SELECT ON sluice_inbox_bundle TO app",
     "REVOKE ALL ON sluice_inbox_consumer FROM app": "role app lacks SELECT, INSERT, UPDATE on sluice_inbox_consumer,"
     " allowed is a role that has it; run GRANT SELECT, INSERT, UPDATE ON sluice_inbox_consumer TO app",
 }

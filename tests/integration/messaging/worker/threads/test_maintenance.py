@@ -6,7 +6,7 @@ from sqlalchemy.exc import OperationalError
 
 from sluice.declaration import metrics
 from sluice.messaging.handlers import Reject
-from sluice.messaging.inbox.tables import groups
+from sluice.messaging.inbox.tables import attempts, bundles, groups
 from sluice.messaging.telemetry.metrics import WorkerMetrics
 from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.hooks import WorkerHooks
@@ -137,3 +137,18 @@ def test_w15_the_inbox_forgets_any_number_of_idle_groups(world: World, worker: W
     with world.engine.begin() as connection:
         left = connection.execute(select(groups.c.group_id)).scalars().all()
     assert left == ["a"]
+
+
+def test_a_worker_forgets_old_attempts_when_its_queue_is_no_longer_for_bundles(world: World, worker: Worker) -> None:
+    """The rows are of bundles that came before; so are attempts that a Lambda function counted."""
+    old = {"consumer": "billing", "sqs_message_id": "1.0", "receive_count": 2, "updated_at_us": 0}
+    with world.engine.begin() as connection:
+        connection.execute(insert(attempts).values(**old, group_id="a", failed_count=1, unfinished_count=0))
+        connection.execute(insert(bundles).values(**old, settled_count=1))
+
+    world.simulator.advance(3_601)
+    worker.maintain()
+
+    with world.engine.begin() as connection:
+        assert connection.execute(select(attempts)).all() == []
+        assert connection.execute(select(bundles)).all() == []
