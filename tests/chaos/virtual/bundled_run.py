@@ -17,6 +17,11 @@ _POISON_ONE_IN = 6
 """One event in so many is rejected: over time in each place of a bundle, as bundles have at most five events."""
 
 
+def is_poison(number: int) -> bool:
+    """Return whether the handler rejects the event of that number."""
+    return number % _POISON_ONE_IN == 1
+
+
 class ForgetsBoundaries(Store):
     """Broken: takes a bundle for stored, so that another leader may send its events in another one."""
 
@@ -60,4 +65,4 @@ class BundledRun(VirtualRun):
 
     def is_poison(self, number: int) -> bool:
         """Return whether the handler rejects the event of that number."""
-        return number % _POISON_ONE_IN == 1
+        return is_poison(number)

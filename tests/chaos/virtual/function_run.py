@@ -7,30 +7,34 @@ AWS's.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from sqlalchemy.orm import Session
 
 from sluice.declaration import Consumer, Gaps, Lambda, Poison
 from sluice.lambda_local.local import sqs_call
-from sluice.messaging import Ack, Context, Event, Outcome
+from sluice.messaging import Ack, Context, Event, Outcome, Reject
 from sluice.messaging.aws_lambda.handler import lambda_handler
 from sluice.messaging.handlers import Handler, Handlers
 from sluice.messaging.telemetry.recording import WorkerRecording
+from sluice.messaging.worker import build
+from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.simulator.model.mapping import EventSourceMapping, Invocation, NoAnswer, SqsCall
 from sluice.testing.lambda_harness import Function, FunctionContext
 from sluice.testing.load.function import wrong_answer
 from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import FaultKind
+from tests.chaos.virtual.bundled_run import is_poison
 from tests.chaos.virtual.schedules import CONSUMER, RELAY, Story
 from tests.chaos.virtual.virtual_run import Crash, Process, VirtualRun
 from tests.support.messaging.broken_functions import MISTAKES
 from tests.support.messaging.function_answers import AnswerLog
 from tests.support.messaging.world import SimulatorWait
 
-_FUNCTION = Lambda(batch_size=10, timeout_seconds=2)
 _MAPPING = "mapping"
 _FAILING_ONE_IN, _FAILURES = 4, 3
 _HANDLER_SECONDS = 0.2  # not each invocation has time for a whole batch
@@ -43,18 +47,19 @@ class FunctionRun(VirtualRun):
         mistake: a name of `MISTAKES`; None is the product's function.
     """
 
+    runtime = Lambda(batch_size=10, timeout_seconds=2)
     declared = Consumer(
         name=CONSUMER,
         handlers="handlers",
-        visibility_timeout_seconds=6 * _FUNCTION.timeout_seconds,
+        visibility_timeout_seconds=6 * runtime.timeout_seconds,
         processing_seconds=0.1,
         max_attempts=8,  # no event fails so often: each dead letter is a violation
         poison=Poison.SKIP,
         gaps=Gaps.RECORD,  # which would not hide a message that was handled too early
-        runtime=_FUNCTION,
+        runtime=runtime,
     )
 
-    def __init__(self, story: Story, folder: Path, mistake: str | None = None) -> None:
+    def __init__(self, story: Story, folder: Path, *, mistake: str | None = None) -> None:
         self._mistake = mistake
         self._mappings: dict[str, EventSourceMapping] = {}
         super().__init__(story, folder)
@@ -68,7 +73,7 @@ class FunctionRun(VirtualRun):
                 call=self._call,
                 queue_url=self.url,
                 queue_arn=self.arn,
-                batch_size=_FUNCTION.batch_size,
+                batch_size=self.runtime.batch_size,
                 visibility_seconds=self.declared.visibility_timeout_seconds,
             )
         return _FunctionProcess(self, self._mappings[name])
@@ -101,17 +106,19 @@ class FunctionRun(VirtualRun):
             self.reach(failpoint)
             context.end_if_over()
 
-        handler = lambda_handler(
-            self.declared,
-            handlers=Handlers.of_function(self.handler()),
-            database=self.engine,
-            sqs=self.client("sqs"),
-            wait=SimulatorWait(self.aws),
-            clock=self.clock,
-            rng=self.rng,
-            failpoint=reach,
-            hooks=[WorkerRecording(self.recorder, queue_url=self.url)],
-        )
+        with mock.patch.object(build, "MessageProcessor", self.processor):
+            handler = lambda_handler(
+                self.declared,
+                handlers=Handlers.of_function(self.handler()),
+                database=self.engine,
+                sqs=self.client("sqs"),
+                bundle_events_max=self.bundle_events_max,
+                wait=SimulatorWait(self.aws),
+                clock=self.clock,
+                rng=self.rng,
+                failpoint=reach,
+                hooks=[WorkerRecording(self.recorder, queue_url=self.url)],
+            )
         return handler if self._mistake is None else MISTAKES[self._mistake](handler)
 
     def handler(self) -> Handler:
@@ -122,7 +129,7 @@ class FunctionRun(VirtualRun):
             self.write_effect(session, of)
             if of.data["number"] % _FAILING_ONE_IN == 0 and context.attempt <= _FAILURES:
                 raise RuntimeError(f"attempt {context.attempt} of {_FAILURES} that fail")
-            return Ack()
+            return Reject("poison") if self.is_poison(of.data["number"]) else Ack()
 
         return handle
 
@@ -139,6 +146,30 @@ class FunctionRun(VirtualRun):
             return answer
         self.hits["misreport"] += 1
         return wrong_answer(event, fault.detail)
+
+
+class BundledFunctionRun(FunctionRun):
+    """The product's function, whose relay sends events of a group in bundles; or one with a mistake."""
+
+    bundle_events_max = 5
+    runtime = replace(FunctionRun.runtime, batch_size=3)  # with more, a thousand receives would not suffice
+    declared = replace(FunctionRun.declared, runtime=runtime)
+
+    def __init__(
+        self,
+        story: Story,
+        folder: Path,
+        *,
+        mistake: str | None = None,
+        processor: type[MessageProcessor] = MessageProcessor,
+    ) -> None:
+        self.processor = processor
+        super().__init__(story, folder, mistake=mistake)
+        self.switch_bundles(self.bundle_events_max)
+
+    def is_poison(self, number: int) -> bool:
+        """Return whether the handler rejects the event of that number."""
+        return is_poison(number)
 
 
 class CurrentInvocation:
@@ -184,7 +215,7 @@ class _FunctionProcess:
 
     def _invoke(self, invocation: Invocation) -> object:
         self._answers.begin()
-        self._current.context = FunctionContext(self._run.clock, _FUNCTION.timeout_seconds)
+        self._current.context = FunctionContext(self._run.clock, self._run.runtime.timeout_seconds)
         try:
             answer = self._function(invocation.event, self._current.context)
         except Exception:

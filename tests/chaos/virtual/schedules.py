@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from spark_load.faults.drawing import ScheduledFault, Way, draw_faults
@@ -21,7 +22,7 @@ from spark_load.faults.shapes import (
 PRODUCER, RELAY, CONSUMER = "producer", "relay", "consumer"
 WORKERS = ("worker-0", "worker-1")
 GROUPS = ("a", "b", "c", "d", "e")
-_FUNCTION_GROUPS = GROUPS[:4]
+_FUNCTION_GROUPS, _BUNDLED_GROUPS = GROUPS[:4], GROUPS[:2]
 _KINDS = (*PROCESS, *NETWORK, FaultKind.LOCK, FaultKind.DEPLOY)
 """What a virtual run can do: no server is there to be restarted."""
 _BATCH = 8  # events that are committed at once: several of a group, and of several groups
@@ -62,20 +63,30 @@ def story(seed: int, *, shape: Shape = "chaos", messages: int = 24, seconds: flo
     return _with_faults(seed, publishes, [kind for kind in SHAPES[shape] if kind in _KINDS], seconds)
 
 
-def function_story(seed: int, *, shape: Shape = "chaos", messages: int = 24, seconds: float = 30.0) -> Story:
+def function_story(
+    seed: int,
+    *,
+    shape: Shape = "chaos",
+    messages: int = 24,
+    seconds: float = 30.0,
+    groups: Sequence[str] = _FUNCTION_GROUPS,
+) -> Story:
     """Return the run of a seed with a Lambda function: events come in batches of a few groups.
 
     To each shape belong throttles and wrong answers.
     """
-    publishes = _in_batches(seed, _FUNCTION_GROUPS, messages, seconds)
+    publishes = _in_batches(seed, groups, messages, seconds)
     kinds = (kind for kind in SHAPES[shape] if kind in _KINDS)
     return _with_faults(seed, publishes, (*kinds, *FUNCTION), seconds)
 
 
 def bundled_story(seed: int, *, shape: Shape = "chaos", messages: int = 24, seconds: float = 30.0) -> Story:
     """Return the run of a seed whose events come in batches of two groups, so that several of a group wait at once."""
-    publishes = _in_batches(seed, GROUPS[:2], messages, seconds)
+    publishes = _in_batches(seed, _BUNDLED_GROUPS, messages, seconds)
     return _with_faults(seed, publishes, [kind for kind in SHAPES[shape] if kind in _KINDS], seconds)
+
+
+bundled_function_story = partial(function_story, groups=_BUNDLED_GROUPS)
 
 
 def _in_batches(seed: int, groups: Sequence[str], messages: int, seconds: float) -> tuple[Publish, ...]:

@@ -21,8 +21,15 @@ from sluice.messaging.handlers import Handler
 from sluice.messaging.sqs.queue import Queue
 from tests.chaos.virtual.bundled_run import BundledRun, ForgetsBoundaries
 from tests.chaos.virtual.django_run import Django, DjangoMarksBefore, DjangoOutsideAtomic
-from tests.chaos.virtual.function_run import FunctionRun
-from tests.chaos.virtual.schedules import Publish, Story, bundled_story, function_story, story
+from tests.chaos.virtual.function_run import BundledFunctionRun, FunctionRun
+from tests.chaos.virtual.schedules import (
+    Publish,
+    Story,
+    bundled_function_story,
+    bundled_story,
+    function_story,
+    story,
+)
 from tests.chaos.virtual.virtual_run import Process, VirtualRun, event_of
 from tests.support.messaging import world
 from tests.support.messaging.broken_functions import MISTAKES
@@ -139,6 +146,7 @@ VARIANTS: dict[str, Callable[[Story, Path], VirtualRun]] = {
     "lambda": FunctionRun,
     "bundles": BundledRun,
     "bundles-together": partial(BundledRun, commit=Commit.BUNDLE),
+    "bundled-lambda": BundledFunctionRun,
     "no-inbox": NoInbox,
     "outside-outbox": OutsideOutbox,
     "delete-first": DeletesFirst,
@@ -150,12 +158,15 @@ VARIANTS: dict[str, Callable[[Story, Path], VirtualRun]] = {
     "bundles-die-together": partial(BundledRun, processor=DiesWithItsNeighbours),
     "bundles-after-the-first": partial(BundledRun, processor=AcknowledgesAfterTheFirst),
     **{f"lambda-{mistake}": partial(FunctionRun, mistake=mistake) for mistake in MISTAKES},
+    "bundled-lambda-after-the-first": partial(BundledFunctionRun, processor=AcknowledgesAfterTheFirst),
 }
-"""By name; only the first six are to be valid."""
+"""By name; only the first seven are to be valid."""
 
 
 def story_of(variant: str) -> Callable[..., Story]:
     """Return what makes the stories of a variant."""
+    if variant.startswith("bundled-lambda"):
+        return bundled_function_story
     if variant.startswith("bundles"):
         return bundled_story
     return function_story if variant.startswith("lambda") else story

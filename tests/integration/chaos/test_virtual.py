@@ -7,7 +7,8 @@ import pytest
 from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import FaultKind
 from tests.chaos.virtual.running import Result, result, witness
-from tests.chaos.virtual.schedules import bundled_story, function_story, story
+from tests.chaos.virtual.schedules import function_story, story
+from tests.chaos.virtual.variants import story_of
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ _BUNDLE_SEED = 7
 
 
 def _bundle_result(variant: str, seed: int = _BUNDLE_SEED) -> Result:
-    return result(bundled_story(seed, shape="crashes", messages=16), variant)
+    return result(story_of(variant)(seed, shape="crashes", messages=16), variant)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +163,8 @@ def _bundle_result(variant: str, seed: int = _BUNDLE_SEED) -> Result:
         *(pytest.param("bundles", seed, marks=pytest.mark.deep) for seed in range(8, 101)),
         pytest.param("bundles-together", _BUNDLE_SEED, marks=pytest.mark.slow),
         *(pytest.param("bundles-together", seed, marks=pytest.mark.deep) for seed in range(8, 101)),
+        pytest.param("bundled-lambda", _BUNDLE_SEED, marks=pytest.mark.slow),
+        *(pytest.param("bundled-lambda", seed, marks=pytest.mark.deep) for seed in range(8, 101)),
     ],
 )
 def test_bundled_events_are_handled_once_in_order_and_poison_dies_alone(variant: str, seed: int) -> None:
@@ -179,6 +182,7 @@ def test_bundled_events_are_handled_once_in_order_and_poison_dies_alone(variant:
         ("bundles-unstored", "was sent in 2 different messages"),
         pytest.param("bundles-die-together", "is in the DLQ, and its attempts are not used up", marks=pytest.mark.slow),
         pytest.param("bundles-after-the-first", "it has no effect, is in no queue", marks=pytest.mark.slow),
+        pytest.param("bundled-lambda-after-the-first", "it has no effect, is in no queue", marks=pytest.mark.slow),
     ],
 )
 def test_bundles_with_a_classic_mistake_are_found_invalid(variant: str, sentence: str) -> None:
