@@ -36,6 +36,7 @@ def bundles() -> None:
 def on(target: "DatabaseTarget", endpoint_url: str | None, reason: str, confirmed: bool) -> None:
     """Let relays send up to the declared number of events in one message, from their next look on.
 
+    It holds for this number: after another one is declared and deployed, relays send single events until the next `on`.
     Refused if a declared consumer's queue is not as bundles need it, or somebody subscribes the topic whom the
     environment does not declare, unless foreign_subscribers_read_bundles=True says that all of these read bundles.
     """
@@ -86,6 +87,7 @@ def show(target: "DatabaseTarget", as_json: bool) -> None:
     from sluice.messaging.database import engines
     from sluice.messaging.database.audit import acts
     from sluice.messaging.outbox import operations, tables
+    from sluice.messaging.outbox.store import events_of_message
 
     with engines.reading(target.engine) as connection, engines.explaining_missing_tables():
         switched, stored_count = operations.bundle_switch(connection, target.topic)
@@ -105,7 +107,8 @@ def show(target: "DatabaseTarget", as_json: bool) -> None:
             }
         )
         return
-    output.line(f"{min(declared, switched)} events a message: {declared} declared, {switched} switched on")
+    count = events_of_message(declared=declared, switched=switched)
+    output.line(f"{count} events a message: {declared} declared, {switched} switched on")
     if last is not None:
         output.line(f"switched at {instant_text(last['at_us'])} by {last['actor']}: {last['reason']}")
     output.line(f"{stored_count} bundles are stored and not marked as sent")

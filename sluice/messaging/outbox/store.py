@@ -228,13 +228,21 @@ class OutboxLook:
         heads: of up to HEADS_MAX groups, in order of groups.
         now_us: the instant, by the database's clock.
         token: that of the leader's lease; None if no relay has led.
-        bundle_events_max: how many events an operator lets a message have.
+        bundle_events_max: the number of events for which an operator switched bundles on; 1 is off.
     """
 
     heads: list[Head]
     now_us: int
     token: int | None
     bundle_events_max: int
+
+
+def events_of_message(*, declared: int, switched: int) -> int:
+    """Return how many events a message may have: the declared number, if it is the one that was switched on.
+
+    Another number was not looked at when an operator switched bundles on, and has to be switched on itself.
+    """
+    return declared if switched == declared else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ from sluice.messaging.outbox.store import (
     PublishRetry,
     PublishSuccess,
     Store,
+    events_of_message,
 )
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.calls import Calls, CallsAtOnce, RelayPublish
@@ -87,7 +88,7 @@ class RelaySettings:
         keep_groups_seconds: how long the counter of an unused group is kept; the largest `inbox_retention_seconds` of
             the topic's consumers, and longer than `keep_sent_seconds`.
         event_bytes_max: size of the largest message, and of a whole call; a larger message is quarantined and not sent.
-        bundle_events_max: events of a group that one message may have, up to what an operator switched on.
+        bundle_events_max: events of a group that one message may have, where an operator switched this number on.
         backoff: the delay between two tries of a group; its longest delay is at most a day, the longest lease.
 
     Raises:
@@ -297,7 +298,8 @@ class Relay:
             for head in heads
             if head.is_due(self._looked_at_us, pause_us_max) and head.group_id not in self._taken_groups
         ]
-        due = self._bundle(due, 1 if self._is_first_walk else look.bundle_events_max)
+        allowed = events_of_message(declared=self._settings.bundle_events_max, switched=look.bundle_events_max)
+        due = self._bundle(due, 1 if self._is_first_walk else allowed)
         if torn := [(head, _TORN) for head in due if not head.is_whole]:
             self._mark(torn)
             self._report(torn)
@@ -323,7 +325,7 @@ class Relay:
         gathered = self._store.gather(
             due,
             token=self._lease.token,
-            bundle_events_max=min(bundle_events_max, self._settings.bundle_events_max),
+            bundle_events_max=bundle_events_max,
             event_bytes_max=self._settings.event_bytes_max,
         )
         unstored = [head for head in gathered if head.is_new_bundle]

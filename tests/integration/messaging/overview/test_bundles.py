@@ -12,9 +12,10 @@ from sqlalchemy import Engine
 from sluice.declaration import Consumer, Environment, Topic, naming
 from sluice.messaging.bundle import events_of
 from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.operations import OutboxOperator
 from tests.support.command_line import Run
 from tests.support.declaration import environment
-from tests.support.messaging.operated_shop import OperatedShop, operated_shop
+from tests.support.messaging.operated_shop import TOPIC, OperatedShop, operated_shop
 
 _TOPIC = Topic(bundle_events_max=5)
 _BILLING = Consumer(name="billing", handlers="examples.services.billing")
@@ -111,6 +112,15 @@ def test_the_switch_shows_who_changed_it(hot: HotShop, monkeypatch: pytest.Monke
 
     assert shown[0] == "5 events a message: 5 declared, 5 switched on"
     assert shown[1].endswith(" by ada: orders are hot")
+
+
+def test_another_declared_number_has_to_be_switched_on_again(hot: HotShop) -> None:
+    """What was looked at before was for five events a message."""
+    hot.declare(replace(DECLARED, topics=(Topic(bundle_events_max=4),)))
+    with hot.shop.engine.begin() as connection:
+        OutboxOperator(topic=TOPIC, actor="ada", reason="orders were hot").switch_bundles(connection, 5)
+
+    assert hot.sluice("outbox", "bundles", "show")[1].startswith("1 events a message: 4 declared, 5 switched on\n")
 
 
 @pytest.mark.parametrize(

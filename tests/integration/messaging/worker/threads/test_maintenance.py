@@ -139,7 +139,7 @@ def test_w15_the_inbox_forgets_any_number_of_idle_groups(world: World, worker: W
     assert left == ["a"]
 
 
-def test_a_worker_forgets_old_attempts_when_its_queue_is_no_longer_for_bundles(world: World, worker: Worker) -> None:
+def test_a_worker_whose_queue_is_not_for_bundles_forgets_old_attempts(world: World, worker: Worker) -> None:
     """The rows are of bundles that came before; so are attempts that a Lambda function counted."""
     old = {"consumer": "billing", "sqs_message_id": "1.0", "receive_count": 2, "updated_at_us": 0}
     with world.engine.begin() as connection:
