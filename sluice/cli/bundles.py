@@ -1,9 +1,10 @@
 """`sluice outbox bundles …`: let relays send several events of a group in one message, or stop that.
 
 Nothing tells which code a consumer runs, so an operator says it, and the audit keeps who. What can be seen is compared:
-the queues of the declared consumers, and the topic's subscriptions.
+the queues of the declared consumers, the settings of their Lambda functions, and the topic's subscriptions.
 """
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from sluice.terminal.groups import CommandGroup
 
 if TYPE_CHECKING:
     from sluice.cli.targets import DatabaseTarget
-    from sluice.declaration import Environment
+    from sluice.declaration import Consumer, Environment
 
 
 @click.group(cls=CommandGroup)
@@ -37,8 +38,9 @@ def on(target: "DatabaseTarget", endpoint_url: str | None, reason: str, confirme
     """Let relays send up to the declared number of events in one message, from their next look on.
 
     It holds for this number: after another one is declared and deployed, relays send single events until the next `on`.
-    Refused if a declared consumer's queue is not as bundles need it, or somebody subscribes the topic whom the
-    environment does not declare, unless foreign_subscribers_read_bundles=True says that all of these read bundles.
+    Refused if a declared consumer's queue, or the settings of its Lambda function, are not as bundles need it; or if
+    somebody subscribes the topic whom the environment does not declare, unless foreign_subscribers_read_bundles=True
+    says that all of these read bundles; or if a subscription filters on the body.
     """
     from sluice import sdk
     from sluice.endpoint import checked_url
@@ -53,16 +55,16 @@ def on(target: "DatabaseTarget", endpoint_url: str | None, reason: str, confirme
     import boto3
 
     session = boto3.session.Session()
-    sqs, sns = (
+    sqs, sns, aws_lambda = (
         session.client(
             service,
             region_name=target.environment.region,
             endpoint_url=None if endpoint_url is None else checked_url(endpoint_url),
             config=sdk.config(),
         )
-        for service in ("sqs", "sns")
+        for service in ("sqs", "sns", "lambda")
     )
-    if obstacles := list(find_obstacles(target.environment, sqs, sns)):
+    if obstacles := list(find_obstacles(target.environment, sqs, sns, aws_lambda)):
         raise ConfigError(f"bundles stay off: {'; '.join(obstacles)}")
     _switch(target, reason, topic.bundle_events_max, "let relays bundle", confirmed=confirmed)
 
@@ -114,17 +116,18 @@ def show(target: "DatabaseTarget", as_json: bool) -> None:
     output.line(f"{stored_count} bundles are stored and not marked as sent")
 
 
-def find_obstacles(environment: "Environment", sqs: Any, sns: Any) -> Iterator[str]:
+def find_obstacles(environment: "Environment", sqs: Any, sns: Any, aws_lambda: Any) -> Iterator[str]:
     """Yield a sentence for each reason for which a topic's consumers may not be able to read bundles.
 
     Args:
         environment: its first topic is the one that is meant.
         sqs: a client.
         sns: a client.
+        aws_lambda: a client.
 
     Raises:
         EndpointError: a queue is not there.
-        TransientError: a queue could not be looked at.
+        TransientError: a queue or a subscription could not be looked at.
     """
     from sluice.declaration import naming
     from sluice.messaging.sqs.queue import Queue, explaining_errors, url_of
@@ -137,18 +140,64 @@ def find_obstacles(environment: "Environment", sqs: Any, sns: Any) -> Iterator[s
         arns.append(live["QueueArn"])
         for fault in faults(consumer, live, None, bundle_events_max=topic.bundle_events_max):
             yield f"{name}: {fault}"
-    if topic.foreign_subscribers_read_bundles or not arns:
+        if consumer.runtime is not None:
+            yield from _function_obstacles(environment, consumer, topic.bundle_events_max, aws_lambda)
+    if not arns:
         return
     arn = naming.topic_arn(environment, arns[0].split(":")[4])
     with explaining_errors():
         pages = sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=arn)
-        endpoints = [each["Endpoint"] for page in pages for each in page["Subscriptions"]]
-    foreign = [endpoint for endpoint in endpoints if endpoint not in arns]
-    if foreign:
+        subscriptions = [each for page in pages for each in page["Subscriptions"]]
+    for each in subscriptions:
+        if _filters_on_body(sns, each["SubscriptionArn"]):
+            yield (
+                f"{each['Endpoint']} filters on the body, and SNS would drop bundles, whose body is another one than"
+                " that of their events; let it filter on attributes (FilterPolicyScope MessageAttributes)"
+            )
+    foreign = [each["Endpoint"] for each in subscriptions if each["Endpoint"] not in arns]
+    if foreign and not topic.foreign_subscribers_read_bundles:
         yield (
             f"{', '.join(foreign)} subscribes {arn} and is not declared; declare it as a consumer, or"
             " foreign_subscribers_read_bundles=True if all such subscribers read bundles"
         )
+
+
+def _function_obstacles(
+    environment: "Environment", consumer: "Consumer", bundle_events_max: int, aws_lambda: Any
+) -> Iterator[str]:
+    """Yield a sentence if a consumer's function has not, or may not have, the settings of the declared number.
+
+    Its queue does not show that, as its maxReceiveCount is the same either way.
+    https://docs.aws.amazon.com/lambda/latest/dg/API_GetFunctionConfiguration.html (read 2026-11-27)
+    """
+    from botocore.exceptions import ClientError
+
+    from sluice import sdk
+    from sluice.cli.overview.sources import explain_failure
+    from sluice.declaration import naming, task_settings
+    from sluice.errors import ConfigError
+
+    name = naming.function_name(environment, consumer)
+    try:
+        found = aws_lambda.get_function_configuration(FunctionName=name)
+        written = found.get("Environment", {}).get("Variables", {}).get(task_settings.VARIABLE, "")
+        count = task_settings.parse(written).topics[0].bundle_events_max
+        seen = f"it has bundle_events_max {count}"
+    except (ClientError, ConfigError, *sdk.UNANSWERED) as error:
+        count, seen = None, explain_failure(error)
+    if count != bundle_events_max:
+        yield f"{name}: {seen}, allowed is bundle_events_max {bundle_events_max}; deploy the environment's stacks"
+
+
+def _filters_on_body(sns: Any, subscription_arn: str) -> bool:
+    """Return whether a subscription filters on the body; one that is not confirmed has no ARN, and gets nothing."""
+    from sluice.messaging.sqs.queue import explaining_errors
+
+    if not subscription_arn.startswith("arn:"):
+        return False
+    with explaining_errors():
+        live = sns.get_subscription_attributes(SubscriptionArn=subscription_arn)["Attributes"]
+    return live.get("FilterPolicyScope") == "MessageBody" and bool(json.loads(live.get("FilterPolicy") or "{}"))
 
 
 def _switch(

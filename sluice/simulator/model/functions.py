@@ -31,12 +31,14 @@ class SimulatedFunction:
     """A function.
 
     Args:
+        environment: its variables, as the API has them; None if it has none.
         concurrency_max: its reserved concurrency: the most invocations at one time; None is no limit.
     """
 
     name: str
     arn: str
     timeout_seconds: int
+    environment: Mapping[str, Any] | None = None
     concurrency_max: int | None = None
 
 
@@ -147,6 +149,7 @@ class Functions:
             name=name,
             arn=f"{self._arn_prefix}function:{name}",
             timeout_seconds=params.get("Timeout", _TIMEOUT_SECONDS_DEFAULT),
+            environment=params.get("Environment"),
         )
         return _describe_function(self._functions[name])
 
@@ -276,6 +279,7 @@ def _describe_function(function: SimulatedFunction) -> AnswerFields:
         "FunctionArn": function.arn,
         "Timeout": function.timeout_seconds,
         "State": "Active",
+        **({} if function.environment is None else {"Environment": function.environment}),
     }
 
 

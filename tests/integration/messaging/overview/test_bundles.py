@@ -115,7 +115,7 @@ def test_the_switch_shows_who_changed_it(hot: HotShop, monkeypatch: pytest.Monke
 
 
 def test_another_declared_number_has_to_be_switched_on_again(hot: HotShop) -> None:
-    """What was looked at before was for five events a message."""
+    """The operator looked at consumers for five events a message."""
     hot.declare(replace(DECLARED, topics=(Topic(bundle_events_max=4),)))
     with hot.shop.engine.begin() as connection:
         OutboxOperator(topic=TOPIC, actor="ada", reason="orders were hot").switch_bundles(connection, 5)

@@ -93,7 +93,7 @@ def test_a_backlog_of_a_group_is_sent_in_bundles(world: World) -> None:
 def test_bundles_are_off_unless_the_declared_number_is_switched_on(
     world: World, declared: int, switched: int | None
 ) -> None:
-    """What the operator looked at before was for the number of then."""
+    """The operator looked at consumers for the number of then."""
     with world.engine.begin() as connection:
         connection.execute(delete(tables.switches))
     if switched is not None:
