@@ -6,6 +6,7 @@ SQS counts the receives of a message, and bounds them and the time that a consum
 
 from sluice import limits
 from sluice.declaration.consumer import HANDLER_TIMEOUTS_MAX, Consumer
+from sluice.declaration.fields.functions import RECEIVES_OF_AN_ATTEMPT
 from sluice.declaration.fields.topics import BUNDLE_RECEIVES_MAX, ExistingTopic, Topic
 from sluice.declaration.validation import require
 
@@ -30,8 +31,8 @@ def check_bundle_events(topic: Topic | ExistingTopic, consumer: Consumer) -> Non
         time = (limits.VISIBILITY_TIMEOUT_SECONDS_MAX, f"{HANDLER_TIMEOUTS_MAX} x visibility_timeout_seconds")
     else:
         receives = function.receives_max
-        receives_each = 4 * function.batch_size * consumer.max_attempts
-        of_event = f"4 x batch_size x max_attempts ({receives_each})"
+        receives_each = RECEIVES_OF_AN_ATTEMPT * function.batch_size * consumer.max_attempts
+        of_event = f"{RECEIVES_OF_AN_ATTEMPT} x batch_size x max_attempts ({receives_each})"
         seconds_each = function.batch_size * consumer.processing_seconds
         time = (function.timeout_seconds, "batch_size x processing_seconds")
     require(

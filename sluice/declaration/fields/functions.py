@@ -22,7 +22,7 @@ groups. See `Consumer.maintenance_minutes`."""
 CONNECTIONS = 2
 """Connections of one invocation to the inbox's database: one for its handler, one that counts and measures."""
 RECEIVES_OF_AN_ATTEMPT = 8
-"""The least receives of a queue for each message of a batch and each of its attempts. Half of them are for receives
+"""The least receives of a queue for each event of a batch and each of its attempts. Half of them are for receives
 without an attempt, one is the attempt, and three are for attempts before it that came to no end."""
 
 

@@ -4,7 +4,8 @@ from dataclasses import field
 from math import inf
 
 from sluice import limits
-from sluice.declaration import HANDLER_TIMEOUTS_MAX, RETRY_SECONDS_MAX, Commit, Consumer, Lambda
+from sluice.declaration import HANDLER_TIMEOUTS_MAX, RETRY_SECONDS_MAX, Commit, Consumer, Lambda, Topic
+from sluice.declaration.bundles import check_bundle_events
 from sluice.declaration.validation import declaration_class, require, satisfying
 from sluice.messaging.backoff import Backoff
 
@@ -56,14 +57,19 @@ class ProcessorSettings:
         Each of the events of a batch may be in front of all others, and make as many attempts as it has, with
         `unfinished_max` between two: that is half of the receives after which SQS moves the last of them to the DLQ.
         The other half is for receives without an attempt.
+
+        Raises:
+            FieldError: its function cannot work on so many events within the receives and the time of one message.
         """
+        if bundle_events_max > 1:
+            check_bundle_events(Topic(bundle_events_max=bundle_events_max), consumer)
         receives_each = function.receives_max // (2 * function.batch_size * bundle_events_max)
         return cls(
             consumer=consumer.name,
             max_attempts=consumer.max_attempts,
             timeout_seconds=consumer.visibility_timeout_seconds,
             hold_seconds_max=float(function.timeout_seconds),
-            unfinished_max=max(1, receives_each // consumer.max_attempts - 1),
+            unfinished_max=receives_each // consumer.max_attempts - 1,
             has_bundles=bundle_events_max > 1,
             commits_bundles=consumer.commit is Commit.BUNDLE,
         )

@@ -315,12 +315,12 @@ REFUSALS: list[FieldRefusal] = [
     *refusal_showing(Environment, "Topic('events').bundle_events_max is 51",
         "at most 50 with consumer 'billing': 500 receives / max_attempts + 1 (10), which an event may cost",
         topics=(Topic(bundle_events_max=51),), consumers=(Consumer(name="billing", max_attempts=9),)),
-    *refusal_showing(Environment, "Topic('events').bundle_events_max is 6",
-        "at most 5 with consumer 'billing': 1000 receives / 4 x batch_size x max_attempts (200), which an event may"
-        " cost", topics=(Topic(bundle_events_max=6),), consumers=(FUNCTION,)),
+    *refusal_showing(Environment, "Topic('events').bundle_events_max is 3",
+        "at most 2 with consumer 'billing': 1000 receives / 8 x batch_size x max_attempts (400), which an event may"
+        " cost", topics=(Topic(bundle_events_max=3),), consumers=(FUNCTION,)),
     *refusal_showing(Environment, "Topic('events').bundle_events_max is 5",
         "at most 4 with consumer 'billing': 40 s / (batch_size x processing_seconds, 10 s), which an event may take",
-        topics=(Topic(bundle_events_max=5),), consumers=(FUNCTION,)),
+        topics=(Topic(bundle_events_max=5),), consumers=(replace(FUNCTION, max_attempts=2),)),
     *refusal_showing(Environment, "Topic('events').bundle_events_max is 2",
         "1 with consumer 'billing', which has a standard queue: copies of a bundle would be worked on side by side",
         topics=(Topic(bundle_events_max=2),), consumers=(Consumer(name="billing", fifo=False),)),
@@ -754,7 +754,8 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"topics": (Topic(name="t" * 32),)},
         {"topics": (Topic(bundle_events_max=72),)},
         {"topics": (Topic(bundle_events_max=50),), "consumers": (replace(BILLING, max_attempts=9),)},
-        {"topics": (Topic(bundle_events_max=4),), "consumers": (FUNCTION,)},
+        {"topics": (Topic(bundle_events_max=2),), "consumers": (FUNCTION,)},
+        {"topics": (Topic(bundle_events_max=4),), "consumers": (replace(FUNCTION, max_attempts=2),)},
         {
             "topics": (
                 Topic(

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.declaration import Consumer
+from sluice.declaration import Consumer, Lambda
 from sluice.errors import ConfigError
-from sluice.messaging.worker.settings import WorkerSettings
+from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 
 SETTINGS = WorkerSettings(lanes=4, wait_seconds=10, drain_seconds=20, keep_inbox_seconds=60)
 IN_TIME = "what a poll brings after SIGTERM has to be worked on in time"
@@ -77,3 +77,25 @@ def test_a_poll_takes_a_third_of_the_visibility_timeout_at_most(
     settings = WorkerSettings.of_consumer(declared, lanes=None, idle_seconds=None)
 
     assert settings.wait_seconds == wait_seconds
+
+
+@pytest.mark.parametrize(("bundle_events_max", "max_attempts"), [(1, 125), (25, 5), (62, 2), (125, 1)])
+def test_a_function_takes_bundles_while_three_attempts_may_come_to_no_end(
+    bundle_events_max: int, max_attempts: int
+) -> None:
+    """One event more is refused, also where no environment declares it."""
+    function = Lambda(timeout_seconds=100)
+    consumer = Consumer(
+        name="billing",
+        handlers="orders.billing",
+        max_attempts=max_attempts,
+        processing_seconds=0.1,
+        visibility_timeout_seconds=600,
+        runtime=function,
+    )
+
+    settings = ProcessorSettings.of_function(consumer, function, bundle_events_max=bundle_events_max)
+
+    assert settings.unfinished_max == 3
+    with pytest.raises(ConfigError, match=r"bundle_events_max is \d+, allowed is at most"):
+        ProcessorSettings.of_function(consumer, function, bundle_events_max=bundle_events_max + 1)
