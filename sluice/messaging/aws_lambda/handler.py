@@ -15,6 +15,8 @@ Each message has the inbox, the sequence of its group and its handler in one tra
   SQS takes both for one; afterwards the DLQ has two, of which a redrive handles one.
 - No lease is extended: the visibility timeout is at least six times the function's timeout. Nothing is committed in
   the last second of an invocation, or in the last tenth of a short one.
+- A message is begun while there is time for it: an invocation's first one always, others with `processing_seconds`
+  left. One whose handler may end the process, or a parked one, needs half of an invocation: its end would count.
 
 What fails of the database is waited for until then, and counts as no attempt. A connection that a freeze has made stale
 is found before its first statement, and replaced.
@@ -23,7 +25,7 @@ is found before its first statement, and replaced.
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, Unpack
 
@@ -51,7 +53,7 @@ from sluice.messaging.worker.build import Options, assemble_worker
 from sluice.messaging.worker.hooks import WorkerHooks
 from sluice.messaging.worker.preflight import faults
 from sluice.messaging.worker.processing.acknowledgements import Abandon, Acknowledgement, Delete, MoveToDlq, Release
-from sluice.messaging.worker.processing.message_lease import MARGIN_SECONDS, MessageLease
+from sluice.messaging.worker.processing.message_lease import MessageLease, margin_seconds
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 from sluice.messaging.worker.signs import Signs
 from sluice.messaging.worker.worker import Worker
@@ -146,7 +148,10 @@ class LambdaHandler:
     def __init__(self, worker: Worker, consumer: Consumer, function: Lambda, *, sqs: Any, clock: Clock) -> None:
         self.worker, self._consumer = worker, consumer
         self._sqs, self._clock = sqs, clock
-        self._margin_seconds = min(MARGIN_SECONDS, function.timeout_seconds / 10)
+        self._timeout_seconds = float(function.timeout_seconds)
+        self._margin_seconds = margin_seconds(function.timeout_seconds)
+        self._needed_seconds = consumer.processing_seconds + self._margin_seconds
+        self._half_seconds = max(self._needed_seconds, function.timeout_seconds / 2)
         self._queues: dict[str, FunctionQueues] = {}
 
     def __call__(self, event: object, context: InvocationContext) -> dict[str, Any]:
@@ -168,8 +173,11 @@ class LambdaHandler:
         self.worker.parts.hooks.call(WorkerHooks.before_invocation, batch.messages)
         found = self.queues_of(batch.queue_name)
         failed_ids: set[str] = set()
-        for group in batch.groups(self._suspects(batch)):
-            failed_ids |= self._work_on_group(group, found, ends_at)
+        suspects = self._suspects(batch)
+        groups, needs = batch.groups(suspects), dict.fromkeys(suspects, self._half_seconds)
+        needs[groups[0][0].sqs_message_id] = 0.0
+        for group in groups:
+            failed_ids |= self._work_on_group(group, found, ends_at, needs)
         return batch.answer(failed_ids)
 
     def queues_of(self, queue_name: str) -> "FunctionQueues":
@@ -195,11 +203,17 @@ class LambdaHandler:
         except DBAPIError:
             return frozenset()
 
-    def _work_on_group(self, group: Sequence[ReceivedMessage], found: "FunctionQueues", ends_at: float) -> set[str]:
-        """Work on a group's messages in order, and return the ids of its first failure and of all behind it."""
+    def _work_on_group(
+        self, group: Sequence[ReceivedMessage], found: "FunctionQueues", ends_at: float, needs: Mapping[str, float]
+    ) -> set[str]:
+        """Work on a group's messages in order, and return the ids of its first failure and of all behind it.
+
+        A message is left alone with less time than it has in `needs`, or any other needs.
+        """
         for position, message in enumerate(group):
             left = group[position:]
-            match self._settle(message, found, ends_at):
+            needed_seconds = needs.get(message.sqs_message_id, self._needed_seconds)
+            match self._settle(message, found, ends_at, needed_seconds):
                 case Delete():
                     continue
                 case MoveToDlq() if found.move_to_dlq(message):
@@ -209,16 +223,18 @@ class LambdaHandler:
             return {message.sqs_message_id for message in left}
         return set()
 
-    def _settle(self, message: ReceivedMessage, found: "FunctionQueues", ends_at: float) -> Acknowledgement:
-        """Return how a message ends; it is left alone where the time is over before its handler begins."""
-        left_seconds = ends_at - self._clock.monotonic()
-        if left_seconds <= self._margin_seconds:
+    def _settle(
+        self, message: ReceivedMessage, found: "FunctionQueues", ends_at: float, needed_seconds: float
+    ) -> Acknowledgement:
+        """Return how a message ends; it is left alone where less than the needed time is left."""
+        if ends_at - self._clock.monotonic() <= max(self._margin_seconds, needed_seconds):
             return Abandon()
         lease = MessageLease(
             message,
             clock=self._clock,
-            timeout_seconds=left_seconds,
-            seconds_max=left_seconds,
+            timeout_seconds=self._timeout_seconds,
+            seconds_max=self._timeout_seconds,
+            requested_at=ends_at - self._timeout_seconds,
             why_over="the invocation has no time left",
         )
         try:
@@ -230,8 +246,9 @@ class LambdaHandler:
     def _maintain(self, ends_at: float) -> dict[str, Any]:
         """Handle parked messages whose turn has come, as long as there is time, and forget what is old."""
         parts = self.worker.parts
+        begins_until = max(self._clock.monotonic() + self._margin_seconds, ends_at - self._half_seconds)
         with self._ending_in_time(ends_at) as is_over:
-            while not is_over() and parts.drainer.step():
+            while parts.drainer.step(begins_until=begins_until):
                 pass
             try:
                 if not is_over():

@@ -14,7 +14,7 @@ front are settled: handled, parked, or dead and in the DLQ. They are passed over
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, delete, or_, select
+from sqlalchemy import ColumnElement, Connection, delete, or_, select, update
 
 from sluice.clock import Clock
 from sluice.messaging.database import engines
@@ -66,6 +66,12 @@ class InboxAttempts:
     def fail(self, connection: Connection, arrived: DecodedMessage, reason: str) -> None:
         """Record that the attempt `arrived.attempt` has failed. The caller commits."""
         self._write(connection, arrived, arrived.attempt, 0, reason)
+
+    def cancel(self, connection: Connection, arrived: DecodedMessage) -> None:
+        """Uncount an attempt that had no time to end, if it was recorded. The caller commits."""
+        is_last = (attempts.c.receive_count == arrived.receive_count, attempts.c.unfinished_count > 0)
+        fewer = {"unfinished_count": attempts.c.unfinished_count - 1}
+        connection.execute(update(attempts).where(*self._place(arrived), *is_last).values(fewer))
 
     def settled_count(self, connection: Connection, message: ReceivedMessage) -> int:
         """Return how many events at the front of a bundle are known to be settled since earlier receives."""

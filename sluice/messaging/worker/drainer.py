@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from math import inf
 
 import structlog
 from sqlalchemy import Engine
@@ -102,9 +103,19 @@ class Drainer:
         self._uncancelled: dict[str, ParkedMessage] = {}  # by group: attempts that the database did not cancel yet
         self._leases: list[DrainLease] = []
 
-    def step(self) -> int:
-        """Drain every group that is due now, one after the other, and return how many messages were handled."""
-        return sum(self.drain(group_id) for group_id in self.claim())
+    def step(self, *, begins_until: float = inf) -> int:
+        """Drain every group that is due now, one after the other, and return how many messages were handled.
+
+        Args:
+            begins_until: no attempt begins after this instant, by the clock.
+        """
+        handled = 0
+        for group_id in self.claim():
+            try:
+                handled += self.drain(group_id, begins_until=begins_until)
+            except Exception:  # the group stays due; the others are claimed, and each has to be drained
+                _log.exception("what was set aside was not handled", group=group_id)
+        return handled
 
     def claim(self) -> list[str]:
         """Claim the groups with due messages that no other thread of this process has claimed, and return them.
@@ -124,11 +135,11 @@ class Drainer:
             self._claimed.update(found)
         return found
 
-    def drain(self, group_id: str) -> int:
+    def drain(self, group_id: str, *, begins_until: float = inf) -> int:
         """Handle the due messages of a claimed group, one after the other, and return how many were handled."""
         try:
             with suppress(HoldLostError), structlog.contextvars.bound_contextvars(group=group_id):
-                return self._drain(group_id)
+                return self._drain(group_id, begins_until)
         except (DBAPIError, DatabaseFailedError) as error:
             _log.error("the database refused", group=group_id, error=reason_of(error))
         finally:
@@ -141,10 +152,10 @@ class Drainer:
         with self._lock:
             return list(self._leases)
 
-    def _drain(self, group_id: str) -> int:
+    def _drain(self, group_id: str, begins_until: float) -> int:
         handled = 0
         while handled < _IN_A_ROW_MAX and not (self._shutdown.is_set() or self._pause.is_paused()):
-            if not self._handle_next(group_id):
+            if self._clock.monotonic() > begins_until or not self._handle_next(group_id):
                 break
             handled += 1
         return handled

@@ -29,6 +29,7 @@ class ProcessorSettings:
         database_connections: how many lanes have a connection at once; None means all lanes.
         unfinished_max: a message is dead after so many attempts in a row that came to no end. None where they count
             as attempts.
+        needed_seconds: an event of a bundle behind the first one of a receive is begun only with so much time left.
         has_bundles: whether the queue's maxReceiveCount is for bundles, and not `max_attempts`: then the inbox counts
             the attempts at each event, and the worker sends a dead one to the DLQ. Of a bundle it always does.
         commits_bundles: whether the events of a bundle have one transaction at its first receive.
@@ -47,6 +48,7 @@ class ProcessorSettings:
     is_ordered: bool = True
     database_connections: int | None = None
     unfinished_max: int | None = None
+    needed_seconds: float = 0.0
     has_bundles: bool = False
     commits_bundles: bool = False
 
@@ -70,6 +72,7 @@ class ProcessorSettings:
             timeout_seconds=consumer.visibility_timeout_seconds,
             hold_seconds_max=float(function.timeout_seconds),
             unfinished_max=receives_each // consumer.max_attempts - 1,
+            needed_seconds=consumer.processing_seconds,
             has_bundles=bundle_events_max > 1,
             commits_bundles=consumer.commit is Commit.BUNDLE,
         )

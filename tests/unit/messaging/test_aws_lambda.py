@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from sluice.declaration import Commit, Consumer, Lambda
+from sluice.declaration import Commit, Consumer, Gaps, Lambda, Poison
 from sluice.declaration.fields.functions import SCHEDULED_EVENT
 from sluice.messaging import Ack, Context, Event, Outcome, Reject, Retry
 from sluice.messaging.aws_lambda.handler import LambdaHandler
@@ -269,6 +269,140 @@ def test_a_group_that_may_end_the_process_is_worked_on_last(lambda_harness: Harn
         harness.crash_at("before_commit", when=lambda: handling.called[-1] == "a1")
 
     assert effects_of(harness) == ["b1"]
+
+
+# --- the time of an invocation
+
+_SLOW = replace(BATCHES, processing_seconds=1, visibility_timeout_seconds=60, runtime=Lambda(batch_size=10))
+
+
+class SlowHandling(Handling):
+    """A handler that takes its time by the clock of the harness, which a test sets.
+
+    Args:
+        seconds: how long it takes, by the event's data; `default` for all others.
+    """
+
+    harness: LambdaHarness
+
+    def __init__(self, default: float, outcomes: dict[str, list[Outcome]] | None = None, **seconds: float) -> None:
+        super().__init__(**({} if outcomes is None else outcomes))
+        self._default, self._seconds, self.begun = default, seconds, list[tuple[int, str]]()
+
+    def __call__(self, session: Session, event: Event, context: Context) -> Outcome:
+        """Take its time, and write down the number of the invocation."""
+        self.begun.append((len(self.harness.events), event.data))
+        self.harness.aws.advance(self._seconds.get(event.data, self._default))
+        return super().__call__(session, event, context)
+
+
+@pytest.mark.parametrize("is_bundled", [False, True])
+def test_no_message_dies_because_invocations_end_in_the_middle_of_it(
+    lambda_harness: Harness, *, is_bundled: bool
+) -> None:
+    """Handlers take longer than declared: each invocation cuts the third message, four times the same."""
+    handling = SlowHandling(4.2)
+    declared = replace(_SLOW, max_attempts=12)  # after three attempts in a row without an end the fourth is not made
+    harness = handling.harness = lambda_harness(handling, consumer=declared)
+    names = [f"{group}{number}" for number in range(1, 6) for group in "bc"]
+    publish_groups(harness, *names[:2])
+    if is_bundled:
+        harness.send_body(bundle_body("a1", "a2"), "a")
+    else:
+        publish_groups(harness, "a1")
+
+    for first in range(2, 10, 2):
+        harness.run(for_seconds=0)
+        harness.aws.advance(61)
+        publish_groups(harness, *names[first : first + 2])
+    harness.run()
+
+    assert harness.dead_letters == []
+    assert sorted(effects_of(harness)) == sorted([*names, "a1", *["a2"] * is_bundled])
+
+
+def test_a_message_that_takes_all_time_dies_in_the_end(lambda_harness: Harness) -> None:
+    """It has the whole invocation each time, and no invocation is long enough."""
+    handling = SlowHandling(9.5)
+    declared = replace(_SLOW, max_attempts=1, runtime=Lambda(receives_max=8))
+    harness = handling.harness = lambda_harness(handling, consumer=declared)
+    publish_groups(harness, "a1")
+
+    harness.run(for_seconds=3_600)
+
+    assert [dead.reason for dead in harness.dead_letters] == [
+        "3 attempts in a row came to no end; see the function's log"
+    ]
+
+
+def test_a_message_is_begun_only_with_the_time_that_one_takes(lambda_harness: Harness) -> None:
+    """The first one of an invocation is begun in any case. A bundle stops between its events."""
+    handling = SlowHandling(4.5)
+    declared = replace(BATCHES, processing_seconds=5, visibility_timeout_seconds=60, runtime=Lambda(batch_size=2))
+    harness = handling.harness = lambda_harness(handling, consumer=declared)
+    publish_groups(harness, "a1", "b1")
+    harness.run()
+    harness.send_body(bundle_body("c1", "c2"), "c")
+    harness.run()
+
+    assert handling.begun == [(1, "a1"), (2, "b1"), (3, "c1"), (4, "c2")]
+
+
+def test_nothing_is_committed_in_the_last_second_of_an_invocation(lambda_harness: Harness) -> None:
+    """The second message is begun with three seconds left, and its handler ends with half a second left."""
+    handling = SlowHandling(2.5, a1=7.0)
+    harness = handling.harness = lambda_harness(handling, consumer=_SLOW)
+    publish_groups(harness, "a1", "b1")
+
+    harness.run()
+
+    assert handling.begun == [(1, "a1"), (1, "b1"), (2, "b1")]
+
+
+def test_a_message_that_may_end_the_process_gets_half_of_an_invocation(lambda_harness: Harness) -> None:
+    """With less time its end would say nothing about it: it comes again, and is no attempt."""
+    handling = SlowHandling(0.0, b1=6.0)
+    harness = handling.harness = lambda_harness(handling, consumer=_SLOW)
+    publish_groups(harness, "a1")
+    for _ in range(2):
+        harness.crash_at("before_commit")
+    publish_groups(harness, "b1")
+
+    harness.aws.advance(60)
+    harness.run()
+
+    assert handling.begun == [(1, "a1"), (2, "a1"), (3, "b1"), (4, "a1")]
+
+
+def test_a_parked_message_is_begun_only_in_the_first_half_of_an_invocation(lambda_harness: Harness) -> None:
+    """An attempt at it counts when it begins, so one that Lambda ends would be used up."""
+    invocations = 0
+
+    def count_invocations(handler: LambdaHandler) -> Function:
+        def function(event: dict[str, Any], context: FunctionContext) -> dict[str, Any]:
+            nonlocal invocations
+            invocations += 1
+            return handler(event, context)
+
+        return function
+
+    begun, first = list[tuple[int, str]](), [Reject("not yet")]
+
+    def handle(_: Session, event: Event, __: Context) -> Outcome:
+        if first:
+            return first.pop()
+        begun.append((invocations, event.data))
+        harness.aws.advance(4)
+        return Ack()
+
+    declared = replace(_SLOW, poison=Poison.PARK, gaps=Gaps.HALT)
+    harness = lambda_harness(handle, consumer=declared, broken=count_invocations)
+    publish_groups(harness, "a1", "a2", "a3", "a4")
+    harness.run()
+    harness.redrive()
+    harness.run()
+
+    assert begun == [(2, "a1"), (3, "a2"), (3, "a3"), (4, "a4")]
 
 
 # --- death, and what may happen before the message is gone

@@ -87,12 +87,14 @@ class BundleProcessor(EventProcessor):
         return is_first and engines.is_made_here(self._engine)
 
     def _is_stopped(self, lease: MessageLease) -> bool:
-        """Return whether the worker stops, or its consumer is paused; else the lease begins again for the next event.
+        """Return whether the work on a bundle stops; else the lease begins again for the next event.
+
+        It stops with the worker, in a pause, and if a function has no time left for the next event.
 
         A transaction may be open, so the database is not asked: what another thread has seen of a pause counts.
         """
         self._failpoint("between_events")
-        if self._wait.is_stopped() or self._is_paused():
+        if self._wait.is_stopped() or self._is_paused() or not lease.has_time(self._settings.needed_seconds):
             return True
         lease.begin_again()
         self._give_sign()

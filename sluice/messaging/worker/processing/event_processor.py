@@ -48,6 +48,7 @@ from sluice.messaging.worker.settings import ProcessorSettings
 from sluice.terminal.logger import Logger
 
 _log = Logger()
+_WHOLE = 0.9  # share of an invocation's time: in the rest nothing is committed
 
 
 class AttemptResult(NamedTuple):
@@ -138,11 +139,13 @@ class EventProcessor:
     ) -> Acknowledgement:
         """Work on an event, and return how its message ends. `progress` is that of its bundle, if it came in one."""
         begun_at_us, ended = (self._clock.now_us(), None) if result is None else result
+        left_seconds = math.inf
         try:
             if result is None and (arrived.receive_count > 1 or self._settings.max_attempts == 1):
                 arrived, ended = self._begin_attempt(lease, arrived, progress)
                 if arrived.attempt != arrived.receive_count:  # the block that names the message takes it back
                     structlog.contextvars.bind_contextvars(attempt=arrived.attempt)
+            left_seconds = lease.remaining_seconds()
             ended = self._transact_late(lease, arrived) if ended is None else ended
         except TransactionFailedError as failed:
             ended = Retry(reason=str(failed))
@@ -150,6 +153,9 @@ class EventProcessor:
             ended = Reject(str(committed))
         except DatabaseAway:
             return Release(0)
+        except HoldLostError:
+            self._cancel_attempt(arrived, left_seconds)
+            raise
         match ended:
             case Retry() as outcome:
                 return self._retry(lease, arrived, outcome)
@@ -339,6 +345,19 @@ class EventProcessor:
             delay = self._settings.backoff.seconds(arrived.attempt, self._rng.random())
         _log.info("not handled, and comes again", reason=outcome.reason, delay_seconds=round(delay, 1))
         return Release(delay)
+
+    def _cancel_attempt(self, arrived: DecodedMessage, left_seconds: float) -> None:
+        """Uncount an attempt of a function that was cut short by the end of the invocation.
+
+        Unless it had nearly all of an invocation's time when it began, `left_seconds`: the next one would be cut, too.
+        """
+        if self._settings.unfinished_max is None or left_seconds >= _WHOLE * self._settings.hold_seconds_max:
+            return
+        try:
+            with self._engine.begin() as connection:
+                self._inbox.attempts.cancel(connection, arrived)
+        except DBAPIError as error:
+            _log.error("an attempt that had no time to end counts as one that came to no end", error=reason_of(error))
 
     def _count_failure(self, lease: MessageLease, arrived: DecodedMessage, reason: str) -> None:
         """Count a failed attempt in the inbox; it does not count while the database is away."""

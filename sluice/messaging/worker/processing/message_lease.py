@@ -27,6 +27,11 @@ EXTENDED_MAX = 10
 _log = Logger()
 
 
+def margin_seconds(timeout_seconds: float) -> float:
+    """Return the last part of a timeout in which no commit begins."""
+    return min(MARGIN_SECONDS, timeout_seconds / 10)
+
+
 class MessageLease:
     """The lease of one received message.
 
@@ -53,7 +58,7 @@ class MessageLease:
         self._clock = clock
         self._received_at = clock.monotonic() if requested_at is None else requested_at
         self._ends_at = self._received_at + timeout_seconds
-        self._margin_seconds = min(MARGIN_SECONDS, timeout_seconds / 10)
+        self._margin_seconds = margin_seconds(timeout_seconds)
         self._seconds_max = seconds_max
         self._latest_at = self._received_at + limits.VISIBILITY_TIMEOUT_SECONDS_MAX - MARGIN_SECONDS
         self.gives_up_at = min(self._received_at + seconds_max, self._latest_at)
@@ -72,6 +77,10 @@ class MessageLease:
     def remaining_seconds(self) -> float:
         """Return how long the message is certainly ours."""
         return 0.0 if self._why_lost is not None else max(0.0, self._ends_at - self._clock.monotonic())
+
+    def has_time(self, seconds: float) -> bool:
+        """Return whether a commit may begin after so long; always for 0 seconds."""
+        return not seconds or self.remaining_seconds() > seconds + self._margin_seconds
 
     def check(self) -> None:
         """Return if the message is still ours.
