@@ -1,7 +1,7 @@
 """The drainer handles parked messages in order, even if workers die or calls fail meanwhile."""
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, select, update
 
 from sluice.messaging.handlers import Reject, Retry
 from sluice.messaging.inbox.groups import InboxPolicy
@@ -143,3 +143,16 @@ def test_a_worker_that_ends_during_a_drain_uses_up_no_attempt(world: World) -> N
 
     assert world.worker().drainer.step() == 2
     assert [call.attempt for call in world.calls] == [1, 1, 1]
+
+
+def test_a_parked_message_that_cannot_be_read_holds_up_its_own_group_only(world: World) -> None:
+    """Group a is drained first, and fails. What group b parks later is handled by the same worker, too."""
+    worker = world.park("a", "b")
+    with world.engine.begin() as connection:
+        connection.execute(update(parked).where(parked.c.group_id == "a").values(body="no envelope"))
+
+    for _ in range(2):
+        worker.drainer.step()
+
+    assert world.committed_effects() == [("a", 1), ("b", 1), ("b", 2)]
+    assert world.parked_places() == [("a", 2)]
