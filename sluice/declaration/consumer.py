@@ -1,5 +1,6 @@
 """The declaration of a consumer of a topic: its queue, its workers, its inbox, and the rules that relate the fields."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -184,9 +185,11 @@ class Consumer:
         """Return after how many minutes a schedule invokes the consumer's Lambda function, again and again.
 
         That invocation handles parked messages whose turn has come and deletes old groups. Only parked messages are
-        urgent.
+        urgent. It may take as long as the function's timeout, and ends before the next one begins.
         """
-        return 1 if self.parks else 60
+        if not self.parks:
+            return 60
+        return 1 if self.runtime is None else math.ceil(self.runtime.timeout_seconds / 60)
 
     @property
     def connections_per_task(self) -> int:

@@ -1049,3 +1049,14 @@ def test_an_undeclared_field_has_its_default() -> None:
         "database_name": None,
         "connections": None,
     }
+
+
+@pytest.mark.parametrize(("timeout_seconds", "minutes"), [(60, 1), (61, 2), (900, 15)])
+def test_a_schedule_invokes_a_function_once_the_invocation_before_has_ended(timeout_seconds: int, minutes: int) -> None:
+    """An invocation takes up to its timeout; connections and concurrency are reserved for one."""
+    declared = replace(
+        FUNCTION, visibility_timeout_seconds=6 * timeout_seconds, runtime=Lambda(timeout_seconds=timeout_seconds)
+    )
+
+    assert replace(declared, poison=Poison.PARK, gaps=Gaps.HALT).maintenance_minutes == minutes
+    assert declared.maintenance_minutes == 60
