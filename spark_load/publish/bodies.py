@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from sluice.clock import utc
 from sluice.history.events import END_TYPE, is_end_marker
@@ -31,6 +33,14 @@ def run_of(epoch: int) -> str:
 def epoch_of(run: str) -> int:
     """Return the epoch of a run's envelopes."""
     return int(run.removeprefix(_RUN))
+
+
+def message_keys(idx: Any, group_ids: Any, *, has_envelopes: bool) -> Any:
+    """Return a value for each message that tells it from the others of its run; Arrow arrays.
+
+    A raw message's idx does. An envelope's idx is its number in its group. Deduplication ids do not: a bundle has one.
+    """
+    return pc.binary_join_element_wise(group_ids, pc.cast(idx, pa.string()), "/") if has_envelopes else idx
 
 
 class Bodies:

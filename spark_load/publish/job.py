@@ -17,7 +17,7 @@ from sluice.judge.folder.layout import WORKER_LOGS
 from sluice.recorder.journal import SUFFIX, read_parts
 from spark_load.plan.plan import SCHEMA, Plan
 from spark_load.publish import relays
-from spark_load.publish.bodies import RELAYED_ATTRIBUTES
+from spark_load.publish.bodies import RELAYED_ATTRIBUTES, message_keys
 from spark_load.publish.pacing import RESENT_WITHIN_SECONDS
 from spark_load.publish.publisher import LoadPublisher
 from spark_load.publish.transport import OUTBOX, Transport
@@ -31,7 +31,7 @@ _PLAN_SCHEMA = "idx bigint, publish_attempt int, group_number int, offset_us big
 _BLOCK_SCHEMA = "task int, moment bigint, rows binary"
 _PLAN_ROWS_PER_TASK = 100_000
 _MOMENT_US = 100_000
-_SENT = ["deduplication_id", "outcome", "invoked_at_us", "task_attempt"]
+_SENT = ["message_group_id", "idx", "outcome", "invoked_at_us", "task_attempt"]
 _ORDER = [("offset_us", "ascending"), ("publish_attempt", "ascending"), ("idx", "ascending")]
 
 
@@ -149,7 +149,7 @@ def rows_to_publish(
 
 
 def messages_sent_before(run: LoadRun, context: TaskContext) -> pa.Array:
-    """Return the messages that a task must not publish again, if the task is run again because a fault ended it.
+    """Return the keys of messages that a task must not publish again, if it is run again because a fault ended it.
 
     As in a resumed run, they are those that the task's journals record as acknowledged. A message whose publish was
     never answered is published again with its deduplication id, while SNS remembers that id.
@@ -159,7 +159,8 @@ def messages_sent_before(run: LoadRun, context: TaskContext) -> pa.Array:
         for path in sorted(run.journals.glob(f"{context.name}-*{SUFFIX}"))
         for part in read_parts(path)
     )
-    numbers = pc.cast(pc.utf8_slice_codeunits(sent.column("deduplication_id"), len(run.id) + 1), pa.int64())
+    has_envelopes = run.plan.profile.has_services
+    keys = message_keys(sent.column("idx"), sent.column("message_group_id"), has_envelopes=has_envelopes)
     is_acked = pc.equal(sent.column("outcome"), CallOutcome.OK.value)
     forgotten_us = context.clock.now_us() - RESENT_WITHIN_SECONDS * 1_000_000
     is_forgotten = pc.and_(
@@ -168,7 +169,7 @@ def messages_sent_before(run: LoadRun, context: TaskContext) -> pa.Array:
     acked_now = pc.sum(pc.and_(is_acked, pc.equal(sent.column("task_attempt"), run.attempt)))
     earlier = TaskProgress(worker=f"{EARLIER}-{context.name}", role=EARLIER, done=acked_now.as_py() or 0)
     context.coordinator.report(earlier, now=True)
-    return numbers.filter(pc.or_(is_acked, is_forgotten)).combine_chunks()
+    return keys.filter(pc.or_(is_acked, is_forgotten)).combine_chunks()
 
 
 def _publish_addresses(run: LoadRun) -> list[str]:

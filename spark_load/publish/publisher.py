@@ -20,7 +20,7 @@ from sluice import limits
 from sluice.clock import Clock
 from sluice.error_codes import is_throttled
 from spark_load.plan.plan import MEASURE, WARM_UP, Plan, message_group_id
-from spark_load.publish.bodies import bodies
+from spark_load.publish.bodies import bodies, message_keys
 from spark_load.publish.pacing import PublishPace, RetryPolicy
 from spark_load.publish.scheduler import GroupScheduler
 from spark_load.publish.transport import OutgoingMessages, Transport, TransportAnswer, TransportCall
@@ -86,12 +86,15 @@ class LoadPublisher:
         return self._progress
 
     def unsent(self, rows: pa.RecordBatch, not_again: pa.Array) -> pa.RecordBatch:
-        """Return rows of the plan without the messages that an earlier process of this task has published.
+        """Return rows of the plan without the messages, by their keys, that an earlier process of this task published.
 
         The removed messages still get their numbers, so that later messages of their groups count on.
         """
-        self._bodies.numbers(rows.column("idx").to_numpy(), rows.column("group_number").to_numpy())
-        return rows.filter(pc.invert(pc.is_in(rows.column("idx"), not_again)))
+        groups = rows.column("group_number").to_numpy()
+        numbers = pa.array(self._bodies.numbers(rows.column("idx").to_numpy(), groups), pa.int64())
+        group_ids = pa.array(map(message_group_id, groups.tolist()), pa.string())
+        keys = message_keys(numbers, group_ids, has_envelopes=self._plan.profile.has_services)
+        return rows.filter(pc.invert(pc.is_in(keys, not_again)))
 
     def _publish_phase(self, upcoming: "_PlanCursor", base_us: int, *, until_us: int | None) -> None:
         """Publish the rows before `until_us` along the plan; the plan's instant 0 is `base_us`, microseconds UTC."""

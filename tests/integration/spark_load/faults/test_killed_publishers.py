@@ -5,12 +5,12 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from sluice.clock import SystemClock
@@ -21,6 +21,7 @@ from spark_load.faults.shapes import FaultKind
 from spark_load.publish import job
 from spark_load.publish.processes import Publishers
 from spark_load.publish.publisher import LoadPublisher
+from spark_load.publish.transport.opening import choose_transport
 from spark_load.runtime import deployment, task_context
 from spark_load.runtime.task_context import LoadRun, TaskContext
 from tests.integration.spark_load.faults.raw_loads import planned_rows, run_load
@@ -37,6 +38,7 @@ payload_bytes: 32
 publish_tasks: 1
 lateness_budget_seconds: 60
 """
+BUNDLED = f"{LOAD.replace('group_count: 6', 'group_count: 2')}bundle_events_max: 5\npublish_linger_seconds: 0.08\n"
 _CALLS, _KILLS = 5, 2
 
 
@@ -59,12 +61,11 @@ def _sends_everything_anew() -> None:
 def _takes_unanswered_for_published() -> None:
     """Send nothing again that was sent once, whatever became of it."""
 
-    def ids_sent_before(run: LoadRun, _context: TaskContext) -> pa.Array:
+    def idxs_sent_before(run: LoadRun, _context: TaskContext) -> pa.Array:
         journals = sorted(run.journals.glob("publish-0-*.arrows"))
-        ids = pa.concat_tables(read_journal(path) for path in journals).column("deduplication_id").drop_null()
-        return pc.cast(pc.utf8_slice_codeunits(ids, len(run.id) + 1), pa.int64()).combine_chunks()
+        return pa.concat_tables(read_journal(path) for path in journals).column("idx").drop_null().combine_chunks()
 
-    vars(job)["messages_sent_before"] = ids_sent_before
+    vars(job)["messages_sent_before"] = idxs_sent_before
 
 
 def _task(run: LoadRun, again: int, breaks: Callable[[], None]) -> None:
@@ -88,25 +89,36 @@ def _publish_until_done(run: LoadRun, breaks: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("breaks", "status", "found"),
-    ids=["right", "sends everything anew", "takes unanswered for published"],
+    ("breaks", "load", "status", "found"),
+    ids=["right", "right with bundles", "sends everything anew", "takes unanswered for published"],
     argvalues=[
-        (_sound, PropertyStatus.VALID, ""),
-        (_sends_everything_anew, PropertyStatus.INVALID, "2 messages of what is one message under 2 deduplication ids"),
+        (_sound, LOAD, PropertyStatus.VALID, ""),
+        (_sound, BUNDLED, PropertyStatus.VALID, ""),
+        (
+            *(_sends_everything_anew, LOAD, PropertyStatus.INVALID),
+            "2 messages of what is one message under 2 deduplication ids",
+        ),
         pytest.param(
-            *(_takes_unanswered_for_published, PropertyStatus.UNKNOWN, r"\d+ planned message\(s\) were not published"),
+            *(_takes_unanswered_for_published, LOAD, PropertyStatus.UNKNOWN),
+            r"\d+ planned message\(s\) were not published",
             marks=pytest.mark.slow,
         ),
     ],
 )
 def test_a_publisher_that_is_killed_twice_loses_and_repeats_nothing(
-    endpoint: fake_aws.Endpoint, tmp_path: Path, breaks: Callable[[], None], status: PropertyStatus, found: str
+    endpoint: fake_aws.Endpoint,
+    tmp_path: Path,
+    breaks: Callable[[], None],
+    load: str,
+    status: PropertyStatus,
+    found: str,
 ) -> None:
     """The publisher is killed while it waits for the answer to a call that is never carried out.
 
     Two publishers that go on wrongly are found; `found` is what the verdict says of them.
     """
-    run = run_of(tmp_path, deployment.find(environment("local"), endpoint_url=endpoint.url), LOAD)
+    run = run_of(tmp_path, deployment.find(environment("local"), endpoint_url=endpoint.url), load)
+    run = replace(run, transport=choose_transport(None, endpoint.url, None, has_bundles=load == BUNDLED))
     coordinator, calls, one_by_one = run.coordinator(SystemClock()), Counter[int](), threading.Lock()
     publishers = Publishers(coordinator)
 
