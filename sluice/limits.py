@@ -17,6 +17,10 @@ MESSAGE_RETENTION_SECONDS_MIN = 60
 MESSAGE_RETENTION_SECONDS_MAX = 1_209_600
 MAX_RECEIVE_COUNT_MIN = 1
 MAX_RECEIVE_COUNT_MAX = 1_000
+# Of it: what all events of a bundle may cost together (docs/decisions/0024-bundles.md); the other half is for receives
+# without an attempt, as when the database is away. An event that is tried once costs two receives at most.
+BUNDLE_RECEIVES_MAX = MAX_RECEIVE_COUNT_MAX // 2
+BUNDLE_EVENTS_MAX = BUNDLE_RECEIVES_MAX // 2
 
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_PurgeQueue.html
 PURGE_SECONDS_MAX = 60

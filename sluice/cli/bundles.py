@@ -173,9 +173,9 @@ def _function_obstacles(
     from botocore.exceptions import ClientError
 
     from sluice import sdk
-    from sluice.cli.overview.sources import explain_failure
     from sluice.declaration import naming, task_settings
     from sluice.errors import ConfigError
+    from sluice.terminal.printable import printable
 
     name = naming.function_name(environment, consumer)
     try:
@@ -184,7 +184,7 @@ def _function_obstacles(
         count = task_settings.parse(written).topics[0].bundle_events_max
         seen = f"it has bundle_events_max {count}"
     except (ClientError, ConfigError, *sdk.UNANSWERED) as error:
-        count, seen = None, explain_failure(error)
+        count, seen = None, printable(str(error))
     if count != bundle_events_max:
         yield f"{name}: {seen}, allowed is bundle_events_max {bundle_events_max}; deploy the environment's stacks"
 

@@ -7,7 +7,7 @@ SQS counts the receives of a message, and bounds them and the time that a consum
 from sluice import limits
 from sluice.declaration.consumer import HANDLER_TIMEOUTS_MAX, Consumer
 from sluice.declaration.fields.functions import RECEIVES_OF_AN_ATTEMPT
-from sluice.declaration.fields.topics import BUNDLE_RECEIVES_MAX, ExistingTopic, Topic
+from sluice.declaration.fields.topics import ExistingTopic, Topic
 from sluice.declaration.validation import require
 
 
@@ -25,7 +25,7 @@ def check_bundle_events(topic: Topic | ExistingTopic, consumer: Consumer) -> Non
         allowed=f"1 {label}, which has a standard queue: copies of a bundle would be worked on side by side",
     )
     if function is None:
-        receives, of_event = BUNDLE_RECEIVES_MAX, f"max_attempts + 1 ({consumer.max_attempts + 1})"
+        receives, of_event = limits.BUNDLE_RECEIVES_MAX, f"max_attempts + 1 ({consumer.max_attempts + 1})"
         receives_each = consumer.max_attempts + 1
         seconds_each: float = HANDLER_TIMEOUTS_MAX * consumer.visibility_timeout_seconds
         time = (limits.VISIBILITY_TIMEOUT_SECONDS_MAX, f"{HANDLER_TIMEOUTS_MAX} x visibility_timeout_seconds")

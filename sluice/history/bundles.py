@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.history.events import HistoryEvent, Identity, Kind, identity_in
+from sluice.limits import BUNDLE_EVENTS_MAX
 
-EVENTS_MAX = 9_999
-"""A body with more events is taken for one message: the positions of sequence numbers have four digits."""
 POSITION_DIGITS = 4
 _BEGIN = re.compile(r'\s*\{\s*"sluice"\s*:\s*2\s*,\s*"events"\s*:\s*\[\s*')
 _BETWEEN, _END = re.compile(r"\s*,\s*"), re.compile(r"\s*\]\s*\}\s*")
@@ -43,14 +42,15 @@ class BundledBody:
 def bundled_bodies(body: str) -> list[BundledBody]:
     """Return the events of a bundle in order; an empty list for any other body, which is one message.
 
-    A body with the two members of a bundle of which no element is an event is not a bundle, but another program's.
+    A body with the two members of a bundle of which no element is an event is not a bundle, but another program's; and
+    one with more events than a bundle may have is one message, which its consumer rejects as a whole.
     """
     begun = _BEGIN.match(body)
     if begun is None:
         return []
     found, is_sluice, position = list[BundledBody](), False, begun.end()
     try:
-        while len(found) < EVENTS_MAX:
+        while len(found) < BUNDLE_EVENTS_MAX:
             fields, end = _DECODER.raw_decode(body, position)
             found.append(_bundled_body(body[position:end], fields))
             is_sluice = is_sluice or (isinstance(fields, dict) and _is_event(fields))

@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sluice.limits import BUNDLE_EVENTS_MAX
 from sluice.messaging.envelope import Envelope, envelope_of, fields_of
 from sluice.messaging.errors import EnvelopeError
 
@@ -95,6 +96,8 @@ def _split(body: str) -> list[BundledEvent]:
         if between is None:
             break
         position = between.end()
+        if len(events) == BUNDLE_EVENTS_MAX:
+            raise EnvelopeError(f"the bundle has more than {BUNDLE_EVENTS_MAX} events, allowed are so many")
     if _END.fullmatch(body, end) is None:
         raise EnvelopeError(
             f"the bundle has members behind its events, allowed are sluice and events: {_FRONT}…{_BACK}"

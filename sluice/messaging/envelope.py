@@ -229,8 +229,10 @@ def fields_of(body: str) -> dict[str, Any]:
     """Return the fields of the JSON object in a body, which is an envelope or a bundle of them.
 
     Raises:
-        EnvelopeError: the body is no JSON object.
+        EnvelopeError: the body is no text, or no JSON object.
     """
+    if type(body) is not str:
+        raise EnvelopeError(f"body is a {type(body).__name__}, allowed is a text")
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError) as error:

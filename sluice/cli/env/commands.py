@@ -10,8 +10,8 @@ from sluice.cli.options import json_option
 from sluice.cost.bill import NOT_COUNTED, Bill, MonthlyMessages, bill
 from sluice.cost.prices import PRICE_DATE, PRICE_REGION
 from sluice.declaration import Environment, load_declaration, naming, policies
-from sluice.declaration.fields.topics import BUNDLE_EVENTS_MAX
 from sluice.errors import ConfigError
+from sluice.limits import BUNDLE_EVENTS_MAX
 from sluice.terminal import output
 from sluice.terminal.groups import CommandGroup, Lazy
 from sluice.terminal.options import declaration_option

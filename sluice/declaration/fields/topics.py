@@ -9,7 +9,7 @@ import re
 
 from sluice.declaration.fields.existing import KEY_ARN
 from sluice.declaration.validation import between, declaration_class, matching, require, satisfying
-from sluice.limits import FIFO_SUFFIX, MAX_RECEIVE_COUNT_MAX
+from sluice.limits import BUNDLE_EVENTS_MAX, FIFO_SUFFIX
 
 # Without hyphens, or `dev-eu` with consumer `billing` would name its queue as `dev` with `eu-billing` does.
 LABEL = (r"[a-z][a-z0-9]{0,31}", "up to 32 lower-case letters and digits, a letter first")
@@ -20,12 +20,6 @@ RELAY_KEEP_DAYS = 7
 RELAY_CONNECTIONS = 4
 """The most connections of one relay to the database: for its work, for notifications of commits, for measuring, and one
 that replaces a broken one."""
-
-BUNDLE_RECEIVES_MAX = MAX_RECEIVE_COUNT_MAX // 2
-"""The most receives that all events of a bundle may cost together; the other half of a queue's receives is for those
-without an attempt, as when the database is away."""
-BUNDLE_EVENTS_MAX = BUNDLE_RECEIVES_MAX // 2
-"""The most events of a bundle: an event that is tried once costs two receives at most."""
 
 
 def _accounts() -> tuple[str, ...]:

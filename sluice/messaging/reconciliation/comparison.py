@@ -29,7 +29,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, func, or_, select
 
-from sluice.declaration.fields.topics import BUNDLE_EVENTS_MAX
+from sluice.limits import BUNDLE_EVENTS_MAX
 from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables as inbox
 from sluice.messaging.inbox.pause import Pause, find_pause

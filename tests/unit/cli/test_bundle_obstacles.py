@@ -62,7 +62,8 @@ def test_a_function_that_cannot_be_read_is_an_obstacle(aws: Simulator) -> None:
     """Unknown is 1."""
     (obstacle,) = _obstacles(aws)
 
-    assert obstacle.startswith(f"{FUNCTION}: GetFunctionConfiguration: ResourceNotFoundException")
+    assert obstacle.startswith(f"{FUNCTION}: ")
+    assert "ResourceNotFoundException" in obstacle
 
 
 @pytest.mark.parametrize(("scope", "obstacle_count"), [("MessageBody", 1), ("MessageAttributes", 0)])

@@ -1,11 +1,13 @@
 """The body of a bundle: it holds the bodies of its events unchanged, and one event is its own message."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sluice.limits import BUNDLE_EVENTS_MAX
 from sluice.messaging import Event
 from sluice.messaging.bundle import bundle_bytes, events_of, read_body, write_bundle
 from sluice.messaging.envelope import Envelope
@@ -43,6 +45,10 @@ def test_a_bundle_has_a_version_and_the_bodies_of_its_events() -> None:
     assert write_bundle([ONE, TWO]) == f'{{"sluice":2,"events":[{ONE},{TWO}]}}'
 
 
+def test_a_bundle_of_as_many_events_as_may_be_declared_is_read() -> None:
+    assert len(events_of(write_bundle([ONE] * BUNDLE_EVENTS_MAX))) == BUNDLE_EVENTS_MAX
+
+
 def test_whitespace_of_another_writer_changes_nothing() -> None:
     spaced = f' {{ "sluice" : 2 ,\n "events" : [ {ONE} ,\t{TWO} ] }} '
 
@@ -59,9 +65,14 @@ def test_whitespace_of_another_writer_changes_nothing() -> None:
         (f'{{"sluice":2,"events":[{ONE},{TWO}', "body is not JSON"),
         ('{"sluice":3,"events":[]}', "sluice is 3, allowed is 1; upgrade whoever is behind"),
         ('{"sluice":true,"events":[]}', "sluice is True, allowed is 1"),
+        (write_bundle(["0"] * 251), "the bundle has more than 250 events, allowed are so many"),
+        (None, "body is a NoneType, allowed is a text"),
+        (ONE.encode(), "body is a bytes, allowed is a text"),
+        (write_bundle([ONE, TWO]).encode(), "body is a bytes, allowed is a text"),
     ],
 )
-def test_a_body_that_is_no_bundle_is_refused(body: str, message: str) -> None:
+def test_a_body_that_is_no_bundle_is_refused(body: Any, message: str) -> None:
+    """A bundle of too many events is dead as a whole, and not event by event."""
     with pytest.raises(EnvelopeError) as refused:
         read_body(body)
 
