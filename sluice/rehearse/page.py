@@ -112,9 +112,8 @@ def _reasons(rehearsal: Rehearsal) -> Iterable[str]:
 def _service_html(rehearsal: Rehearsal, anchor: str) -> str:
     """Return a service's part of the page; `anchor` is the id of its heading."""
     service = rehearsal.service
-    policies = ", ".join(service.scaler_names) or "none"
     queue = "an unknown queue" if service.queue is None else f"queue {service.queue.name}"
-    what = f"{service.min_tasks} to {service.max_tasks} tasks on {queue}, policies: {policies}"
+    what = f"On {queue}: {service.scaling_text}"
     return (
         f'<h2 id="{anchor}">{escape(", ".join(rehearsal.names))}</h2>'
         f'<p class="soft">{escape(what)}</p>'

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sluice.cost.prices import PRICE_DATE, PRICE_REGION, usd
+from sluice.pages.units import plural
 from sluice.rehearse.advice import Advice
 from sluice.rehearse.experiment import Mistake
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS
@@ -107,8 +108,7 @@ def verdict_of(row: RehearsalRow) -> str:
 def print_rehearsal(rehearsal: Rehearsal) -> None:
     """Print a rehearsal on the terminal."""
     service = rehearsal.service
-    policies = ", ".join(service.scaler_names) or "none"
-    output.line(f"{', '.join(rehearsal.names)}: {service.min_tasks} to {service.max_tasks} tasks, policies: {policies}")
+    output.line(f"{', '.join(rehearsal.names)}: {service.scaling_text}")
     names = COLUMNS if output.console().width >= _WIDE_CHARACTERS else _FEW_COLUMNS
     chosen = [COLUMNS.index(name) for name in names]
     rows = [(cells(row), verdict_of(row)) for row in rehearsal.rows]
@@ -146,7 +146,7 @@ def summary(rehearsal: Rehearsal) -> Iterator[str]:
     rows = rehearsal.deployed_rows
     words = [judgement(row) for row in rows]
     count = {word: words.count(word) for word in ("kept", "missed", "not drained", "not judged")}
-    yield f"of {len(rows)} cases: {', '.join(f'{found} {word}' for word, found in count.items() if found)}"
+    yield f"of {plural(len(rows), 'case')}: {', '.join(f'{found} {word}' for word, found in count.items() if found)}"
     for row, word in zip(rows, words, strict=True):
         if word in {"missed", "not drained"}:
             yield f"  {row.scenario.name}: {word}: {reason(rehearsal.service, row)}"

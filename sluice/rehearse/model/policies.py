@@ -4,7 +4,7 @@
 carries out its policies as AWS does. Names are those of CloudFormation, in Python's spelling.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -246,9 +246,12 @@ class ScaledService:
     is_on_arm: bool = False
 
     @property
-    def scaler_names(self) -> Sequence[str]:
-        """Return the names of its policies, or of its mapping."""
-        return [policy.name for policy in self.policies] if self.mapping is None else [self.mapping.name]
+    def scaling_text(self) -> str:
+        """Return in a few words between which bounds it scales, and by what."""
+        bounds = f"{self.min_tasks:,} to {self.max_tasks:,}"
+        if self.mapping is not None:
+            return f"{bounds} invocations at once, mapping: {self.mapping.name}"
+        return f"{bounds} tasks, policies: {', '.join(policy.name for policy in self.policies) or 'none'}"
 
     @property
     def queue_dimensions(self) -> Mapping[str, str]:

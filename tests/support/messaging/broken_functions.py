@@ -12,6 +12,7 @@ from sluice.messaging.aws_lambda.handler import LambdaHandler
 from sluice.messaging.inbox import tables
 from sluice.messaging.sqs import queue as queues
 from sluice.messaging.sqs.queue import Queue
+from sluice.messaging.worker.hooks import WorkerHooks
 from sluice.testing.lambda_harness import Function, FunctionContext
 
 _RECEIVES_MAX = 3
@@ -54,7 +55,9 @@ def delete_before_commit(handler: LambdaHandler) -> Function:
     """Delete the messages of a batch before they are handled: what fails, or dies with its commit open, is lost."""
 
     def function(event: dict[str, Any], context: FunctionContext) -> dict[str, Any]:
-        batch, sqs = read_batch(event), handler.worker.parts.queue.sqs
+        batch, parts = read_batch(event), handler.worker.parts
+        parts.hooks.call(WorkerHooks.before_invocation, batch.messages)  # a recorder knows them from here on
+        sqs = parts.queue.sqs
         queue = Queue(sqs, queues.url_of(sqs, batch.queue_name))
         queue.delete_batch([message.receipt_handle for message in batch.messages])
         return handler(event, context)

@@ -70,6 +70,7 @@ def test_a_function_follows_a_burst_sooner_than_tasks_and_costs_its_work() -> No
     deployed, function = found[DEPLOYED], found["a Lambda function's mapping"]
     assert _p95(function) < _p95(deployed) / 4
     assert function.paid_hours == pytest.approx(burst.traffic.message_count / 3_600, rel=0.01)  # a second a message
+    assert function.service.scaling_text == "5 to 40 invocations at once, mapping: mapping"
 
 
 def _p95(row: RehearsalRow) -> float:
