@@ -9,6 +9,7 @@ YES :=
 WORKERS ?= 16
 SEED ?= 1
 COMMITS ?= 1000
+BUNDLES ?= 1
 SEEDS ?= 200
 # Recipes read these from the environment, so that neither make nor the shell interprets a value.
 override ENV := $(value ENV)
@@ -16,9 +17,10 @@ override PROFILE := $(value PROFILE)
 override WORKERS := $(value WORKERS)
 override SEED := $(value SEED)
 override COMMITS := $(value COMMITS)
+override BUNDLES := $(value BUNDLES)
 override SEEDS := $(value SEEDS)
 override YES := $(value YES)
-export ENV PROFILE WORKERS YES SEED SEEDS COMMITS
+export ENV PROFILE WORKERS YES SEED SEEDS COMMITS BUNDLES
 
 export PATH := $(CURDIR)/.venv/node/bin:$(CURDIR)/node_modules/.bin:$(CURDIR)/.venv/bin:$(PATH)
 export CDK_DISABLE_CLI_TELEMETRY := 1
@@ -167,8 +169,8 @@ load: setup ## Run the load test PROFILE on the deployed ENV; on AWS it shows th
 	@sluice load run --env "$$ENV" $${YES:+--yes} -- "$$PROFILE"
 
 .PHONY: chaos
-chaos: setup ## Run producers, relays and workers under faults and judge their databases: SEED=1 COMMITS=1000
-	@python -m tests.chaos --seed "$$SEED" --commits "$$COMMITS"
+chaos: setup ## Run producers, relays and workers under faults and judge their databases: SEED=1 COMMITS=1000 BUNDLES=1
+	@python -m tests.chaos --seed "$$SEED" --commits "$$COMMITS" --bundles "$$BUNDLES"
 
 .PHONY: chaos-virtual
 chaos-virtual: setup ## Harm outbox, relay, worker and inbox on the simulator, in virtual time: SEEDS=200 schedules

@@ -6,7 +6,7 @@ import signal
 import sys
 import traceback
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -15,11 +15,14 @@ import click
 
 from emulator import localstack
 from sluice.clock import SystemClock
+from sluice.declaration import Commit
 from sluice.errors import ConfigError, MessagingError
 from sluice.judge.checker.verdict import EXIT_CODES, PropertyStatus
 from sluice.terminal.exits import REFUSED
-from tests.chaos.run import KINDS, SERVICES, Report, Run, Settings, choose_kinds
-from tests.chaos.system import database
+from tests.chaos.run import Report, Run
+from tests.chaos.settings import BATCH_EVENTS_MAX, KINDS, SERVICES, Settings, choose_kinds
+from tests.chaos.system import broken_bundles, database
+from tests.chaos.system.bundles import mean_events
 from tests.support.messaging.broken_functions import MISTAKES
 
 _SHOWN_MAX = 20
@@ -29,9 +32,7 @@ _STOPPED = 130
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of faults and commits.")
 @click.option("--commits", type=click.IntRange(1, 1_000_000), default=1_000, show_default=True, help="How many.")
-@click.option(
-    "--seconds", type=click.FloatRange(2), help="Of the schedule.  [default: one for 25 commits, 30 at least]"
-)
+@click.option("--seconds", type=click.FloatRange(2), help="Of the schedule.  [default: one for 25 events, 30 at least]")
 @click.option("--every", type=float, default=1.5, show_default=True, metavar="SECONDS", help="Between two faults.")
 @click.option("--faults", metavar="KIND,…", help=f"Only these: {', '.join(KINDS)}.  [default: all]")
 @click.option("--without", metavar="KIND,…", default="", help="All but these.")
@@ -40,10 +41,24 @@ _STOPPED = 130
 @click.option("--producers", type=click.IntRange(1, 20), default=4, show_default=True, help="Processes that commit.")
 @click.option("--cold", "is_cold", is_flag=True, help="Harm the first message of a group, too.")
 @click.option(
+    "--bundles", type=click.IntRange(1), default=1, show_default=True, help="Events of a group in one message."
+)
+@click.option(
+    "--commit",
+    type=click.Choice(Commit, case_sensitive=False),
+    default=Commit.EVENT,
+    show_default=True,
+    help="Of workers.",
+)
+@click.option(
     "--services", type=click.Choice(list(SERVICES)), default="plain", show_default=True, help="Producers and workers."
 )
 @click.option("--broken", "is_broken", is_flag=True, help="Negative control: handlers that commit by themselves.")
-@click.option("--mistake", type=click.Choice(list(MISTAKES)), help="Negative control: of --services lambda.")
+@click.option(
+    "--mistake",
+    type=click.Choice([*MISTAKES, *broken_bundles.MISTAKES]),
+    help="Negative control: of --services lambda, or of --bundles.",
+)
 @click.option("--plan", "is_plan", is_flag=True, help="Only print the schedule.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--endpoint-url", metavar="URL", help="A LocalStack that runs already.  [default: one of its own]")
@@ -60,6 +75,8 @@ def cli(
     workers: int,
     producers: int,
     is_cold: bool,
+    bundles: int,
+    commit: Commit,
     services: str,
     is_broken: bool,
     mistake: str | None,
@@ -81,14 +98,16 @@ def cli(
     settings = Settings(
         seed=seed,
         commits=commits,
-        seconds=max(30.0, commits / 25) if seconds is None else seconds,
+        seconds=max(30.0, commits * (min(bundles, BATCH_EVENTS_MAX) + 1) / 50) if seconds is None else seconds,
         every_seconds=every,
         kinds=tuple(kind for kind in kinds if kind not in left_out),
         groups=groups,
         workers=workers,
         producers=producers,
         is_cold=is_cold,
-        modules=modules if mistake is None else replace(modules, mistake=mistake),
+        modules=modules if mistake is None else modules.make(mistake),
+        bundle_events_max=bundles,
+        commit=commit,
     )
     planned = settings.faults
     if is_plan:
@@ -130,7 +149,7 @@ def as_document(settings: Settings, report: Report, status: PropertyStatus) -> d
     return {
         "verdict": status,
         "seed": settings.seed,
-        "settings": asdict(settings),
+        "settings": asdict(settings) | {"commit": settings.commit.value},
         **{name: value for name, value in asdict(report).items() if name != "judgement"},
         "late": dict(judgement.late_counts),
         "unfinished": [list(item) for item in judgement.unfinished],
@@ -149,13 +168,14 @@ def as_text(settings: Settings, report: Report, status: PropertyStatus) -> str:
             for name, count in sorted(report.done.items())
         ),
         *_table("in the inboxes", report.inboxes),
+        *_bundles(report),
         *_table("faults", report.faults),
         *(f"  met nobody: {brief}" for brief in report.missed),
         *_table("on the wire", report.wire),
         *_table("processes started", report.started),
         *_table("processes ended", report.exits),
         *(f"  {violation}" for violation in judgement.violations[:_SHOWN_MAX]),
-        *(f"  {sentence}" for sentence in report.wrong_answers[:_SHOWN_MAX]),
+        *(f"  {sentence}" for sentence in report.objections[:_SHOWN_MAX]),
     ]
     if len(judgement.violations) > _SHOWN_MAX:
         lines.append(f"  and {len(judgement.violations) - _SHOWN_MAX} more, in report.json")
@@ -164,6 +184,18 @@ def as_text(settings: Settings, report: Report, status: PropertyStatus) -> str:
     if report.unknown is not None:
         lines.append(f"  {report.unknown}")
     return "\n".join([*lines, f"verdict: {status}"])
+
+
+def _bundles(report: Report) -> list[str]:
+    if not report.messages:
+        return []
+    sizes = ", ".join(f"{of_size} of {size}" for size, of_size in report.messages.items())
+    count, mean = sum(report.messages.values()), mean_events(report.messages)
+    return [
+        f"messages: {count} with {mean:.1f} events in the mean: {sizes}",
+        *_table("handlers failed on events of bundles, by place", dict(report.failed)),
+        *_table("events of bundles died, by place", dict(report.died)),
+    ]
 
 
 def _table(title: str, counts: dict[str, int]) -> list[str]:

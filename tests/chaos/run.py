@@ -8,239 +8,41 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import cast, override
+from typing import cast
 
 from sqlalchemy.exc import DBAPIError
 
 from emulator import localstack
 from sluice.clock import SystemClock
-from sluice.declaration import Consumer, Environment, Gaps, Lambda, Poison, Removal, naming, task_settings
-from sluice.errors import ConfigError
+from sluice.declaration import Environment, Gaps, naming, task_settings
 from sluice.judge.checker.verdict import PropertyStatus, compose
 from sluice.judge.databases import Judgement, judge
 from sluice.messaging.database import engines
+from sluice.messaging.outbox.operations import OutboxOperator
 from sluice.testing.load import function, poison
 from spark_load.consume.forked_worker import ForkedWorker, FunctionWorker
 from spark_load.consume.slots import Place, Places
 from spark_load.consume.worker_processes import stop
 from spark_load.faults import drawing, injector
-from spark_load.faults.drawing import Way
 from spark_load.faults.injector import DatabaseLocks, Injector
 from spark_load.faults.lines import Lines
 from spark_load.faults.servers import Postgres
-from spark_load.faults.shapes import FUNCTION, NETWORK, PROCESS, RELAY, RELAYS, FaultKind, Targets, way
+from spark_load.faults.shapes import FUNCTION, RELAY, FaultKind
 from spark_load.faults.signals import send_signal
-from tests.chaos.system import evidence, producers, world_faults
+from tests.chaos.settings import CONSUMERS, PRODUCER, Fault, Settings, environment
+from tests.chaos.system import bundles, calls, evidence, producers, world_faults
 from tests.chaos.system.database import ChaosDatabase
 from tests.chaos.system.evidence import Progress
 from tests.chaos.system.world_faults import WorldFault
 from tests.support.processes import judged_function
 from tests.support.processes.worker_processes import WorkerFleet
 
-_LOADED = (*PROCESS, *NETWORK, FaultKind.RESTART, FaultKind.ROLL, FaultKind.POISON, FaultKind.REDRIVE, *FUNCTION)
-KINDS: tuple[FaultKind | WorldFault, ...] = (*_LOADED, *WorldFault)
-"""What can be done to a run."""
-PRODUCER = "producer"
-_SECONDS = {FaultKind.FREEZE: (1.0, 12.0), FaultKind.STALL: (1.0, 8.0), FaultKind.RESTART: (2.0, 4.0)}
-"""How long a fault lasts, shortest and longest, where it is not as long as in a load test."""
-_FIRST_SECONDS = 1.0
 _TICK_SECONDS = 0.1
 _REPORT_SECONDS = 5.0
 _OPERATE_SECONDS = 4.0
 _END_SECONDS = 60.0
 _LEASE_SECONDS = 25  # the least a relay takes
 _SCHEDULE_SECONDS, _START_SECONDS = 2.0, 300.0
-
-type Fault = drawing.ScheduledFault[FaultKind | WorldFault]
-
-
-class _Targets(Targets):
-    """Those of a load test, of which every process has a line to the database, and the relays are restarted in turn."""
-
-    @override
-    def of_kind(self, kind: FaultKind) -> tuple[str, ...]:
-        """Return the targets of a kind of fault."""
-        return (*super().of_kind(kind), *((RELAY,) if kind is FaultKind.ROLL else ()))
-
-
-def choose_kinds(names: Sequence[str]) -> tuple[FaultKind | WorldFault, ...]:
-    """Return the kinds of those names.
-
-    Raises:
-        ConfigError: there is no such kind.
-    """
-    unknown = sorted(set(names) - set(KINDS))
-    if unknown:
-        raise ConfigError(f"--faults is {', '.join(unknown)}, allowed are {', '.join(KINDS)}; correct it")
-    return tuple(kind for kind in KINDS if kind in names)
-
-
-_SYSTEM = "tests.chaos.system"
-_DJANGO = f"{_SYSTEM}.django_project"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceModules:
-    """The modules of a run's producers and workers.
-
-    Args:
-        handlers: of the consumers.
-        broken_handlers: the same, but they commit by themselves.
-        worker: is run with the arguments of `sluice` for each worker.
-        producer: is run for each producer.
-        function: of each consumer; None where workers run the handlers.
-        mistake: of the function; None is the product's.
-    """
-
-    handlers: str = f"{_SYSTEM}.handlers"
-    broken_handlers: str = f"{_SYSTEM}.broken_handlers"
-    worker: str = "sluice"
-    producer: str = producers.__name__
-    function: Lambda | None = None
-    mistake: str | None = None
-
-    def break_handlers(self) -> "ServiceModules":
-        """Return those whose handlers commit by themselves."""
-        return replace(self, handlers=self.broken_handlers)
-
-
-SERVICES: Mapping[str, ServiceModules] = {
-    "plain": ServiceModules(),
-    "asyncio": ServiceModules(handlers=f"{_SYSTEM}.async_handlers", broken_handlers=f"{_SYSTEM}.broken_async_handlers"),
-    "django": ServiceModules(
-        handlers=f"{_DJANGO}.handlers",
-        broken_handlers=f"{_DJANGO}.broken_handlers",
-        worker=f"{_DJANGO}.manage",
-        producer=f"{_DJANGO}.producers",
-    ),
-    "lambda": ServiceModules(
-        handlers=f"{_SYSTEM}.function_handlers", function=Lambda(batch_size=10, timeout_seconds=2)
-    ),
-}
-"""The kinds of producers and workers, by name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The settings of a run.
-
-    Args:
-        seed: of faults and commits.
-        commits: transactions of all producers together.
-        seconds: of the schedule, over which the commits are spread.
-        every_seconds: mean time between two faults.
-        kinds: of faults.
-        groups: message groups.
-        producers: processes.
-        workers: processes of each consumer.
-        drain_seconds: how long nothing may change while everything is to drain.
-        modules: of producers and workers.
-        is_cold: let the faults begin before any group is known to any inbox.
-    """
-
-    seed: int = 1
-    commits: int = 1_000
-    seconds: float = 60.0
-    every_seconds: float = 1.5
-    kinds: tuple[FaultKind | WorldFault, ...] = KINDS
-    groups: int = 24
-    producers: int = 4
-    workers: int = 2
-    drain_seconds: float = 90.0
-    modules: ServiceModules = SERVICES["plain"]
-    is_cold: bool = False
-
-    @property
-    def producer_names(self) -> list[str]:
-        """Return the names of the producers' places."""
-        return [f"{PRODUCER}-{number}" for number in range(self.producers)]
-
-    @property
-    def services(self) -> dict[str, str]:
-        """Return the names of all other places, to what is there: a relay, or a worker of a consumer."""
-        workers = {f"{name}-{number}": name for name in CONSUMERS for number in range(self.workers)}
-        return {**dict.fromkeys(RELAYS, RELAY), **workers}
-
-    @property
-    def faults(self) -> tuple[Fault, ...]:
-        """Return the schedule.
-
-        Raises:
-            ConfigError: there is no time.
-        """
-        if self.seconds <= _FIRST_SECONDS or self.every_seconds <= 0:
-            raise ConfigError(
-                f"--seconds is {self.seconds:g} with a fault every {self.every_seconds:g} s, allowed is more than"
-                f" {_FIRST_SECONDS:g} s and more than 0 s; raise them"
-            )
-        targets = _Targets(
-            workers=[*self.producer_names, *self.services],
-            lines=tuple(self.services),
-            consumers=tuple(CONSUMERS),
-            functions=() if self.modules.function is None else tuple(CONSUMERS),
-            database="postgres",
-            restarts=["database"],
-        )
-        return drawing.draw_faults(
-            [way for way in self._ways(targets) if way.kind in self.kinds and way.targets],
-            seed=self.seed,
-            first_seconds=_FIRST_SECONDS,
-            until_seconds=self.seconds,
-            every_seconds=self.every_seconds,
-        )
-
-    def _ways(self, targets: Targets) -> list[Way[FaultKind | WorldFault]]:
-        """Return every kind of fault with what it can be done to."""
-        loaded = [way(kind, targets.of_kind(kind), seconds=_SECONDS.get(kind)) for kind in _LOADED]
-        services, consumers = tuple(self.services), tuple(CONSUMERS)
-        settings, misdeeds = tuple(world_faults.SETTINGS), tuple(world_faults.MISDEEDS)
-        return [
-            *loaded,
-            Way(
-                kind=WorldFault.SETTING,
-                targets=("settings",),
-                seconds=(1.0, 5.0),
-                weight=3,
-                details=settings,
-            ),
-            Way(kind=WorldFault.CROWD, targets=("connections",), seconds=(1.0, 4.0)),
-            Way(kind=WorldFault.SIGNALS, targets=services, weight=2, details=tuple(world_faults.SIGNALS)),
-            Way(kind=WorldFault.MISDEED, targets=consumers, seconds=(2.0, 6.0), weight=3, details=misdeeds),
-        ]
-
-
-CONSUMERS = {
-    "audit": (Poison.SKIP, Gaps.RECORD),
-    "ledger": (Poison.PARK, Gaps.HALT),
-    "shipping": (Poison.PARK, Gaps.WAIT),
-}
-"""Consumers, and what each does when a message is dead or missing."""
-
-
-def environment(settings: Settings) -> Environment:
-    """Return the environment of a run: messages come again soon, five seconds after their worker died.
-
-    Those of a function come again later: six times its timeout is the least.
-    """
-    function = settings.modules.function
-    consumers = tuple(
-        Consumer(
-            name=name,
-            handlers=settings.modules.handlers,
-            visibility_timeout_seconds=5 if function is None else 6 * function.timeout_seconds,
-            stop_timeout_seconds=4,
-            processing_seconds=0.5 if function is None else 0.1,
-            max_attempts=4,
-            lanes=3,
-            poison=poison,
-            gaps=gaps,
-            gap_wait_seconds=8,
-            runtime=function,
-        )
-        for name, (poison, gaps) in CONSUMERS.items()
-    )
-    name = f"chaos{settings.seed}x{SystemClock().now_us() % 1_000_000}"
-    return Environment(name=name, account="000000000000", removal=Removal.DESTROY, consumers=consumers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +62,10 @@ class Report:
         exits: how processes ended, by role.
         started: processes that were started, by role.
         seconds: of schedule and drain.
-        wrong_answers: what is wrong with answers of functions, as sentences.
+        messages: what was sent, by the count of its events; only with bundles.
+        failed: events on which handlers failed, by their place in a bundle.
+        died: events that died, by their place in a bundle.
+        objections: what is wrong with answers of functions, or with bundles, as sentences.
         unknown: why the run is no proof; None when it is.
     """
 
@@ -276,15 +81,18 @@ class Report:
     exits: dict[str, int]
     started: dict[str, int]
     seconds: float
-    wrong_answers: Sequence[str] = ()
+    messages: Mapping[int, int] = field(default_factory=dict)
+    failed: Mapping[str, int] = field(default_factory=dict)
+    died: Mapping[str, int] = field(default_factory=dict)
+    objections: Sequence[str] = ()
     unknown: str | None = None
 
     @property
     def status(self) -> PropertyStatus:
         """Return the verdict."""
-        answers = PropertyStatus.INVALID if self.wrong_answers else PropertyStatus.VALID
+        objected = PropertyStatus.INVALID if self.objections else PropertyStatus.VALID
         drained = PropertyStatus.VALID if self.unknown is None else PropertyStatus.UNKNOWN
-        return compose([self.judgement.status, answers, drained])
+        return compose([self.judgement.status, objected, drained])
 
 
 @dataclass(slots=True)
@@ -310,6 +118,7 @@ class Run:
     operators: list[ForkedWorker] = field(default_factory=list)
     lines: Lines = field(default_factory=Lines)
     clock: SystemClock = field(default_factory=SystemClock)
+    _tap_url: str | None = None
     _commands: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
     _faults: Counter[str] = field(default_factory=Counter)
     _missed: list[str] = field(default_factory=list)
@@ -324,15 +133,17 @@ class Run:
 
     def work(self) -> Report:
         """Run the schedule from its beginning to its end; no process is left running."""
-        for name in ("logs", "tried", "invocations"):
+        for name in ("logs", "tried", "invocations", "calls"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             worker_fleet = WorkerFleet(self.database.engine, self.emulated, self.folder / "workshop", self.environment)
             stack.callback(worker_fleet.close)
             stack.enter_context(self.lines)
             stack.callback(self._kill_all)
+            if self.settings.has_bundles:
+                self._switch_bundles_on(worker_fleet)
             for name, role in self.settings.services.items():
-                module = "sluice" if role == RELAY else self.settings.modules.worker
+                module = self.settings.modules.relay if role == RELAY else self.settings.modules.worker
                 self._commands[name] = module, self._service(name, role)
             self._fill(self.settings.services)
             if not self.settings.is_cold:
@@ -344,6 +155,13 @@ class Run:
             unknown = unknown or self._drain(worker_fleet)
             stop([process for _, process in self.places[0].processes], self.clock)
             return self._report(worker_fleet, unknown, may_settle=may_settle)
+
+    def _switch_bundles_on(self, worker_fleet: WorkerFleet) -> None:
+        """Let relays bundle, and have a queue of the run's own get every message that the topic gets."""
+        self._tap_url = worker_fleet.tap("every-message")
+        operator = OutboxOperator(actor="chaos", reason="chaos", topic=naming.topic_name(self.environment))
+        with self.database.engine.begin() as connection:
+            operator.switch_bundles(connection, self.settings.bundle_events_max)
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
@@ -364,6 +182,7 @@ class Run:
             poison.VARIABLE: str(self.plans[FaultKind.POISON].file(consumer)),
             function.VARIABLE: str(self.plans[FaultKind.MISREPORT].file(consumer)),
             judged_function.INVOCATIONS: str(self.folder / "invocations"),
+            calls.VARIABLE: str(self.folder / "calls"),
         }
         if self.settings.modules.mistake is not None:
             variables |= {judged_function.MISTAKE: self.settings.modules.mistake}
@@ -408,6 +227,7 @@ class Run:
             begins_at_us=self.clock.now_us(),
             seconds=seconds,
             groups=groups,
+            batch_events_max=self.settings.batch_events_max,
             topic=naming.topic_name(self.environment),
             dsn=dsn,
             journal=str(self.folder / "tried"),
@@ -600,8 +420,17 @@ class Run:
         unsent = evidence.progress(self.database.engine).unsent
         is_settled = may_settle and not (dead or unsent or self._is_anything_queued(worker_fleet))
         found = evidence.gather(self.database.engine, tried, dead, is_settled=is_settled)
-        if self.settings.modules.function is not None:  # no receive is an attempt, so no number is ever missing
+        if self.settings.modules.function is not None or self.settings.has_bundles:
+            # No receive is an attempt, so no number is ever missing.
             found = replace(found, listed=[listed for listed in found.listed if listed.state != "filled"])
+        objections = judged_function.wrong_answers(self.folder / "invocations")
+        called, sent = tuple(calls.read(self.folder / "calls")), list[bundles.SentMessage]()
+        if self._tap_url is not None:
+            sent = evidence.take_messages(worker_fleet.sqs, self._tap_url)
+            objections += bundles.objections(sent, found, called, evidence.resent_ids(self.database.engine))
+        sizes, failed = bundles.sizes(sent), bundles.count_places(sent, bundles.failed_events(called))
+        if self.settings.has_bundles:
+            unknown = unknown or bundles.why_no_proof(sizes, failed)
         crashed = [process for places in self.places for place in places.all for process in place.crashed]
         return Report(
             judgement=judge(found, {name: gaps is Gaps.HALT for name, (_, gaps) in CONSUMERS.items()}),
@@ -621,7 +450,10 @@ class Run:
             ),
             started=dict(Counter(role for role, _ in self._all())),
             seconds=round(self.clock.monotonic() - self._begun_at, 1),
-            wrong_answers=judged_function.wrong_answers(self.folder / "invocations"),
+            messages=sizes,
+            failed=failed,
+            died=bundles.count_places(sent, bundles.dead_events(found)),
+            objections=objections,
             unknown=unknown,
         )
 

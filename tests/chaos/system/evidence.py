@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Engine, TextClause, text
 
 from sluice.judge.databases import AppliedEffect, CommittedEvent, DatabaseEvidence, InboxNumbers, OutboxMessage
 from sluice.messaging.database import engines
+from tests.chaos.system.bundles import SentMessage
 from tests.chaos.system.producers import TransactionState
 
 _AT_US = "(extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::bigint"
@@ -20,6 +21,9 @@ _LISTED = text("SELECT consumer, group_id, epoch, seq, through, state, reason FR
 _PARKED = text("SELECT consumer, event_id FROM sluice_inbox_parked")
 _HELD = text("SELECT consumer, group_id, seq FROM sluice_inbox_parked WHERE held_at_us IS NOT NULL LIMIT 20")
 _SENT = text("SELECT group_id, group_seq FROM sluice_outbox WHERE status = 'sent' ORDER BY id")
+_RESENT = text(
+    "SELECT event_id FROM sluice_outbox JOIN sluice_outbox_audit USING (group_id, group_seq) WHERE action = 'resend'"
+)
 _COMMITS = text("SELECT count(DISTINCT (producer, number)) FROM chaos_happened")
 _PROGRESS = text(
     "SELECT (SELECT count(*) FROM chaos_happened), (SELECT count(*) FROM sluice_outbox WHERE status <> 'sent'),"
@@ -87,8 +91,36 @@ def dead_letters(sqs: Any, urls: Mapping[str, str]) -> set[tuple[str, str]]:
         while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=30).get(
             "Messages"
         ):
-            found |= {(consumer, str(json.loads(message["Body"])["id"])) for message in messages}
+            found |= {(consumer, event_id) for message in messages for event_id in _event_ids(message["Body"])}
     return found
+
+
+def _event_ids(body: str) -> tuple[str, ...]:
+    """Return the ids of the events in a message: one, or those of a bundle."""
+    fields = json.loads(body)
+    return tuple(str(event["id"]) for event in fields.get("events", [fields]))
+
+
+def take_messages(sqs: Any, url: str) -> list[SentMessage]:
+    """Take all messages out of a queue that nobody else receives from."""
+    taken: list[SentMessage] = []
+    receive = {"QueueUrl": url, "MaxNumberOfMessages": 10, "AttributeNames": ["MessageDeduplicationId"]}
+    while messages := sqs.receive_message(**receive).get("Messages"):
+        taken += [
+            SentMessage(message["Attributes"]["MessageDeduplicationId"], _event_ids(message["Body"]))
+            for message in messages
+        ]
+        handles = [
+            {"Id": str(place), "ReceiptHandle": message["ReceiptHandle"]} for place, message in enumerate(messages)
+        ]
+        sqs.delete_message_batch(QueueUrl=url, Entries=handles)
+    return taken
+
+
+def resent_ids(engine: Engine) -> set[str]:
+    """Return the ids of the events that an operator has sent again."""
+    with engines.reading(engine) as connection:
+        return set(connection.execute(_RESENT).scalars())
 
 
 def sent_numbers(connection: Connection) -> list[tuple[str, int]]:

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from sluice.messaging import Ack, Context, Event, Outcome, handler
 from sluice.testing.load import poison
-from tests.chaos.system import world_faults
+from tests.chaos.system import calls, world_faults
 from tests.chaos.system.models import EffectRow
 
 
@@ -23,7 +23,8 @@ def do(session: Session, event: Event, context: Context) -> Outcome:
 
 
 def effect(event: Event, context: Context, *, is_doomed: bool) -> EffectRow:
-    """Return the row of an effect."""
+    """Return the row of an effect; the call is written down."""
+    calls.write_down(context.consumer, event.id, is_doomed=is_doomed)
     return EffectRow(
         consumer=context.consumer,
         event_id=event.id,

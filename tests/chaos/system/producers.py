@@ -62,6 +62,7 @@ class Task:
         begins_at_us: when the run began, by the machine's clock.
         seconds: it spreads its commits over so long.
         groups: message groups.
+        batch_events_max: events of a group that one commit has at most, one behind the other.
         topic: name of the topic.
         dsn: of the database.
         journal: folder for what it tried.
@@ -76,6 +77,7 @@ class Task:
     topic: str
     dsn: str
     journal: str
+    batch_events_max: int = 1
 
     def as_json(self) -> str:
         """Return the settings as the argument of a producer's process."""
@@ -85,10 +87,11 @@ class Task:
         """Return what the commit of that number holds: a pure function of seed, name and number."""
         rng = Random(f"{self.seed}/{self.name}/{number}")  # noqa: S311 (a load is not a secret)
         groups = rng.choices(self.groups, k=2 if rng.random() < _TWO_SHARE else 1)
+        is_tried_before, has_savepoint = rng.random() < _ROLLED_BACK_SHARE, rng.random() < _SAVEPOINT_SHARE
         return ProducerCommit(
-            groups=tuple(groups),
-            is_tried_before=rng.random() < _ROLLED_BACK_SHARE,
-            has_savepoint=rng.random() < _SAVEPOINT_SHARE,
+            groups=tuple(group for group in groups for _ in range(rng.randint(1, self.batch_events_max))),
+            is_tried_before=is_tried_before,
+            has_savepoint=has_savepoint,
         )
 
     def due_at_us(self, number: int) -> int:

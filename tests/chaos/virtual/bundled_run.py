@@ -1,13 +1,9 @@
 """Virtual runs whose relay sends events of a group in bundles, and whose handler rejects some events of them."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import override
-
-from sqlalchemy import Connection
 
 from sluice.declaration import Commit, Consumer, Gaps, Poison
-from sluice.messaging.outbox.store import Head, Store
+from sluice.messaging.outbox.store import Store
 from sluice.messaging.worker.processing.processor import MessageProcessor
 from tests.chaos.virtual.schedules import CONSUMER, Story
 from tests.chaos.virtual.virtual_run import Process, VirtualRun
@@ -20,14 +16,6 @@ _POISON_ONE_IN = 6
 def is_poison(number: int) -> bool:
     """Return whether the handler rejects the event of that number."""
     return number % _POISON_ONE_IN == 1
-
-
-class ForgetsBoundaries(Store):
-    """Broken: takes a bundle for stored, so that another leader may send its events in another one."""
-
-    @override
-    def store_bundles(self, connection: Connection, heads: Sequence[Head]) -> set[int]:
-        return {head.id for head in heads}
 
 
 class BundledRun(VirtualRun):

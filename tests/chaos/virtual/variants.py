@@ -19,7 +19,7 @@ from sluice.messaging.envelope import decode
 from sluice.messaging.errors import HoldLostError, TransientError
 from sluice.messaging.handlers import Handler
 from sluice.messaging.sqs.queue import Queue
-from tests.chaos.virtual.bundled_run import BundledRun, ForgetsBoundaries
+from tests.chaos.virtual.bundled_run import BundledRun
 from tests.chaos.virtual.django_run import Django, DjangoMarksBefore, DjangoOutsideAtomic
 from tests.chaos.virtual.function_run import BundledFunctionRun, FunctionRun
 from tests.chaos.virtual.schedules import (
@@ -34,6 +34,7 @@ from tests.chaos.virtual.virtual_run import Process, VirtualRun, event_of
 from tests.support.messaging import world
 from tests.support.messaging.broken_functions import MISTAKES
 from tests.support.messaging.broken_workers import AcknowledgesAfterTheFirst, DiesWithItsNeighbours, MarksBefore
+from tests.support.messaging.outbox.broken_stores import ForgetsBoundaries
 
 
 @dataclass(frozen=True, slots=True)

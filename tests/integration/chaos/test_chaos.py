@@ -16,7 +16,8 @@ from sluice.judge.checker.verdict import PropertyStatus
 from sluice.judge.databases import DatabaseAnomaly
 from spark_load.faults.lines import Lines, make_answer
 from spark_load.faults.shapes import FaultKind
-from tests.chaos.run import SERVICES, Run, Settings
+from tests.chaos.run import Run
+from tests.chaos.settings import SERVICES, Settings
 from tests.chaos.system import database
 from tests.support.endpoints import fake_aws
 
@@ -77,7 +78,7 @@ def test_a_short_run_is_valid(localstack_shared: localstack.Emulator, tmp_path: 
 
     assert report.judgement.violations == ()
     assert report.judgement.unfinished == ()
-    assert report.wrong_answers == []
+    assert report.objections == []
     assert report.unknown is None
     assert report.commits == _SETTINGS.commits + _SETTINGS.groups
     assert report.done == dict.fromkeys(("audit", "ledger", "shipping"), report.events)

@@ -212,12 +212,20 @@ class AcknowledgesAfterTheFirst(MessageProcessor):
 
 
 class DiesWithItsNeighbours(MessageProcessor):
-    """Broken: sends the events behind a dead one to the DLQ, too."""
+    """Broken: sends the events behind a dead one of their bundle to the DLQ, too."""
 
-    has_dead_event = False
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._with_dead_events = set[str]()
 
     @override
-    def _work_on_event(self, *arguments: Any) -> Acknowledgement:
-        ended = MoveToDlq() if self.has_dead_event else super()._work_on_event(*arguments)
-        self.has_dead_event = isinstance(ended, MoveToDlq)
+    def _work_on_event(
+        self, lease: MessageLease, event: BundledEvent, position: int | None = None, *arguments: Any
+    ) -> Acknowledgement:
+        id_ = lease.message.sqs_message_id
+        if id_ in self._with_dead_events:
+            return MoveToDlq()
+        ended = super()._work_on_event(lease, event, position, *arguments)
+        if position is not None and isinstance(ended, MoveToDlq):
+            self._with_dead_events.add(id_)
         return ended

@@ -8,7 +8,10 @@ import importlib
 import json
 import os
 import sys
+from dataclasses import replace
 from typing import Any
+
+from sqlalchemy import text
 
 from sluice.messaging.database import engines, migrations
 from sluice.messaging.inbox import tables as inbox_tables
@@ -26,12 +29,20 @@ _LEASE_AND_MORE_SECONDS = 120
 _PARTS = (tables.versioned, inbox_tables.versioned)
 
 
-class Version:
-    """One version of the product, which acts on commands."""
+class _DiedError(Exception):
+    """Raised where a relay dies."""
 
-    def __init__(self, dsn: str) -> None:
+
+class Version:
+    """One version of the product, which acts on commands; an earlier one has bundles of one event."""
+
+    def __init__(self, dsn: str, bundle_events_max: int) -> None:
         self._engine = engines.engine(dsn)
-        self._relays, self._workers = relays.World(self._engine), worlds.World(self._engine)
+        more = {"has_bundles": True} if bundle_events_max > 1 else {}
+        self._relays, self._workers = relays.World(self._engine), worlds.World(self._engine, **more)
+        self._more = (
+            {"settings": replace(worlds.SETTINGS, bundle_events_max=bundle_events_max)} if bundle_events_max > 1 else {}
+        )
 
     def apply(self) -> list[int]:
         """Upgrade the tables; return the versions that were made."""
@@ -47,16 +58,26 @@ class Version:
         """Commit an event of each group."""
         self._relays.commit(*groups)
 
-    def relay(self) -> list[list[str]]:
-        """Take over and publish everything; return groups and bodies in the order of a queue."""
+    def switch_bundles(self, bundle_events_max: int) -> None:
+        """Let relays bundle, as an operator does."""
+        self._relays.switch_bundles(bundle_events_max)
+
+    def relay(self, dies_at: str | None = None) -> list[list[str]]:
+        """Take over and publish everything, or die before; return groups and bodies in the order of a queue."""
+
+        def reach(place: str) -> None:
+            if place == dies_at:
+                raise _DiedError
+
         self._relays.simulator.advance(_LEASE_AND_MORE_SECONDS)
-        relay = self._relays.relay()
-        simulated_relays.work(relay)
-        relay.close()
-        return [
-            [json.loads(body)["group"], body]
-            for body in (message["Body"] for message in getattr(self._relays, RECEIVE)())
-        ]
+        relay = self._relays.relay(failpoint=reach, **self._more)
+        try:
+            simulated_relays.work(relay)
+            relay.close()
+        except _DiedError:
+            with self._engine.begin() as connection:  # each process has a clock of its own, so none sees it run out
+                connection.execute(text("UPDATE sluice_outbox_lease SET expires_at_us = 0"))
+        return [[group_of(body), body] for body in (message["Body"] for message in getattr(self._relays, RECEIVE)())]
 
     def work(self, bodies: list[list[str]]) -> None:
         """Handle messages."""
@@ -70,11 +91,17 @@ class Version:
         return found
 
 
+def group_of(body: str) -> str:
+    """Return the group of a message: of one event, or of a bundle."""
+    fields = json.loads(body)
+    return str(fields.get("events", [fields])[0]["group"])
+
+
 def main() -> None:
     """Carry out the command of each line, and answer with a line: a result, or an error."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # log lines of a version must not mix with the answers
-    version = Version(sys.argv[1])
+    version = Version(sys.argv[1], int(sys.argv[2]))
     for line in sys.stdin:
         name, *arguments = json.loads(line)
         try:

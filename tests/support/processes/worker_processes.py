@@ -18,6 +18,7 @@ import boto3
 from sqlalchemy import Engine, func, select
 
 from emulator import localstack
+from sluice import limits
 from sluice.clock import clock_id, eventually
 from sluice.declaration import Consumer, Environment, Removal, naming
 from sluice.history import events as history
@@ -71,6 +72,7 @@ class WorkerFleet:
         ]
         self.urls: dict[str, str] = {}
         self.dead_letter_urls: dict[str, str] = {}
+        self.tapped_urls: list[str] = []
         for entry in environment.consumers:
             self._subscribe(entry)
         common = {"run": _RUN, "worker": "publish", "host": host_name(), "clock_id": clock_id()}
@@ -82,6 +84,14 @@ class WorkerFleet:
     def _names(self) -> dict[str, str]:
         return {url: url.rpartition("/")[2] for url in [*self.urls.values(), *self.dead_letter_urls.values()]}
 
+    def tap(self, name: str) -> str:
+        """Subscribe a queue of no consumer, and return its URL: it gets every message, and nothing receives from it."""
+        self.tapped_urls.append(
+            url := self._queue(f"{self.environment.name}-{name}.fifo", limits.MESSAGE_RETENTION_SECONDS)
+        )
+        self._subscribe_queue(url)
+        return url
+
     def _subscribe(self, entry: Consumer) -> None:
         dead = self._queue(naming.dead_letter_queue_name(self.environment, entry), entry.dead_letter_retention_seconds)
         redrive = {"deadLetterTargetArn": self._arn(dead), "maxReceiveCount": self.environment.max_receive_count(entry)}
@@ -92,8 +102,11 @@ class WorkerFleet:
             RedrivePolicy=json.dumps(redrive),
         )
         self.dead_letter_urls[entry.name], self.urls[entry.name] = dead, live
+        self._subscribe_queue(live)
+
+    def _subscribe_queue(self, url: str) -> None:
         raw = {"RawMessageDelivery": "true"}
-        self._sns.subscribe(TopicArn=self._topic_arn, Protocol="sqs", Endpoint=self._arn(live), Attributes=raw)
+        self._sns.subscribe(TopicArn=self._topic_arn, Protocol="sqs", Endpoint=self._arn(url), Attributes=raw)
 
     def _queue(self, name: str, retention_seconds: int, **attributes: str) -> str:
         common = {"FifoQueue": "true", "MessageRetentionPeriod": str(retention_seconds)}
@@ -105,7 +118,7 @@ class WorkerFleet:
 
     def close(self) -> None:
         self._sns.delete_topic(TopicArn=self._topic_arn)
-        for url in [*self.urls.values(), *self.dead_letter_urls.values()]:
+        for url in [*self.urls.values(), *self.dead_letter_urls.values(), *self.tapped_urls]:
             self.sqs.delete_queue(QueueUrl=url)
         self._journal.close()  # last, because the clients record their calls in it
 

@@ -7,7 +7,8 @@ import pytest
 
 from spark_load.consume.slots import Places
 from spark_load.faults.shapes import FaultKind
-from tests.chaos.run import Run, Settings
+from tests.chaos.run import Run
+from tests.chaos.settings import Settings
 
 
 class _Unrestartable:

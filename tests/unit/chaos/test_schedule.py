@@ -7,7 +7,7 @@ import pytest
 
 from sluice.errors import ConfigError
 from spark_load.faults.shapes import FUNCTION, NETWORK
-from tests.chaos.run import SERVICES, Settings, choose_kinds
+from tests.chaos.settings import SERVICES, Settings, choose_kinds
 from tests.chaos.system.producers import Task, read_journal_states
 
 _SETTINGS = Settings(seed=11, seconds=14, producers=2)

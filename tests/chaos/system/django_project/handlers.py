@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from sluice.django import orm_handler
 from sluice.messaging import Ack, Context, Event, Outcome
 from sluice.testing.load import poison
-from tests.chaos.system import world_faults
+from tests.chaos.system import calls, world_faults
 from tests.chaos.system.django_project import OWN
 
 
@@ -27,7 +27,8 @@ def do(event: Event, context: Context) -> Outcome:
 
 
 def write_effect(alias: str, event: Event, context: Context, *, is_doomed: bool) -> None:
-    """Write the row of an effect."""
+    """Write the row of an effect; the call is written down."""
+    calls.write_down(context.consumer, event.id, is_doomed=is_doomed)
     row: dict[str, Any] = {
         "consumer": context.consumer,
         "event_id": event.id,

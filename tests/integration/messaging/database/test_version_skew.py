@@ -27,6 +27,7 @@ BEFORE_BUNDLES = "c80eb3f8"
 """The last commit whose worker cannot read bundles."""
 _DRIVER = PROJECT / "tests" / "support" / "messaging" / "version_driver.py"
 _GROUPS = tuple("abcdefg")
+_BUNDLE, _MANY = 6, 60  # events of a message, and of a commit to all groups
 _TURNS, _KILLED, _KILLED_SECONDS_MAX = 40, 0.15, 2.0
 
 
@@ -43,8 +44,8 @@ def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 class _Code:
     """One version of the code, in a process that may be killed; the next call starts another."""
 
-    def __init__(self, tree: Path, dsn: str) -> None:
-        self._tree, self._dsn = tree, dsn
+    def __init__(self, tree: Path, dsn: str, bundle_events_max: int = 1) -> None:
+        self._tree, self._arguments = tree, (dsn, str(bundle_events_max))
         self._process: subprocess.Popen[str] | None = None
 
     def call(self, *command: Any) -> Any:
@@ -66,7 +67,7 @@ class _Code:
         """Send a command to the process, which is started first if it does not run."""
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, str(_DRIVER), self._dsn],
+                [sys.executable, str(_DRIVER), *self._arguments],
                 env={**os.environ, "PYTHONPATH": str(self._tree)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -87,39 +88,48 @@ class _Code:
 
 
 @contextmanager
-def _codes(base: Path, engine: Engine) -> Iterator[tuple[_Code, _Code]]:
+def _codes(base: Path, engine: Engine, bundle_events_max: int = 1) -> Iterator[tuple[_Code, _Code]]:
     """Yield the code of the base version and the code of this checkout, each in a process on the same database."""
     dsn = engine.url.render_as_string(hide_password=False)
     with ExitStack() as stack:
-        codes = _Code(base, dsn), _Code(PROJECT, dsn)
+        codes = _Code(base, dsn), _Code(PROJECT, dsn, bundle_events_max)
         for code in codes:
             stack.callback(code.kill)
         yield codes
 
 
-def _run(rng: random.Random, codes: tuple[_Code, ...], *, turns: int) -> None:
+def _run(rng: random.Random, codes: tuple[_Code, ...], *, turns: int, events_max: int = 4) -> list[str]:
     """Let producer, relay and worker act in turn, each in the process of a version drawn at random.
 
     A producer or a worker may be killed during its command. After a killed worker all messages of the turn are
     delivered again to a worker drawn anew, as SQS delivers undeleted messages again. A relay is not killed: the topic
-    is simulated in the relay's process, so messages that were published and not yet returned would be lost.
+    is simulated in the relay's process, so messages that were published and not yet returned would be lost. With
+    `events_max` above 4 it may die by itself, around a bundle's boundary or its answer.
+
+    Return the bodies that died.
     """
+    died = set[str]()
+    deaths = (None,) if events_max == 4 else (*[None] * 6, "after_bundle", "before_publish", "after_publish")
     for _ in range(turns):
         producer, relay, worker, next_worker = (rng.choice(codes) for _ in range(4))
-        groups = rng.choices(_GROUPS, k=rng.randint(1, 4))
+        groups = rng.choices(_GROUPS, k=rng.randint(1, events_max))
         if rng.random() < _KILLED:
             producer.die("commit", groups, seconds=rng.uniform(0, _KILLED_SECONDS_MAX))
         else:
             producer.call("commit", groups)
-        bodies = relay.call("relay")
+        bodies = relay.call("relay", rng.choice(deaths))
         if rng.random() < _KILLED:
             worker.die("work", bodies, seconds=rng.uniform(0, _KILLED_SECONDS_MAX))
             worker = next_worker
         worker.call("work", bodies)
+        died.update(worker.call("dead_letters"))
+    return sorted(died)
 
 
-def _judge(engine: Engine) -> None:
-    """Every event once, each group in order, from 1 without a hole; by SQL of this test."""
+def _judge(engine: Engine, died: Sequence[str] = ()) -> None:
+    """Every event once, each group in order, from 1 without a hole; by SQL of this test. What died may come late."""
+    events = [event for body in died for event in json.loads(body)["events"]]
+    late = {(event["group"], event["seq"]) for event in events}
     seen = defaultdict(list)
     with engine.connect() as connection:
         for group, seq in connection.execute(text("SELECT group_id, seq FROM effects ORDER BY id")):
@@ -127,7 +137,11 @@ def _judge(engine: Engine) -> None:
         counters = dict(map(tuple, connection.execute(text("SELECT group_id, last_seq FROM sluice_outbox_group"))))
         unsent = connection.execute(text("SELECT count(*) FROM sluice_outbox WHERE status <> 'sent'")).scalar_one()
 
-    assert {group: list(range(1, last + 1)) for group, last in counters.items()} == dict(seen)
+    assert {group: list(range(1, last + 1)) for group, last in counters.items()} == {
+        group: sorted(seqs) for group, seqs in seen.items()
+    }
+    in_time = {group: [seq for seq in seqs if (group, seq) not in late] for group, seqs in seen.items()}
+    assert {group: sorted(seqs) for group, seqs in in_time.items()} == in_time
     assert unsent == 0
     assert len(seen) == len(_GROUPS)
 
@@ -208,6 +222,33 @@ def test_bundles_that_an_older_worker_rejects_are_handled_after_a_redrive(base: 
         effects = connection.execute(text("SELECT group_id, seq FROM effects ORDER BY id")).all()
     assert [seq for group, seq in effects if group == "a"] == [1, 2, 6, 3, 4, 5]
     assert [seq for group, seq in effects if group == "b"] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("base", [BEFORE_BUNDLES], indirect=True)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_bundles_outlive_a_rollback_under_kills(base: Path, postgres: Engine, seed: int) -> None:
+    """Bundles are switched on; then both codes act in any order, then older code alone, and newer code again.
+
+    Relays of both die around a bundle's boundary and its answer, and an older one sends each of its events alone. What
+    an older worker has rejected as a whole is redriven once the newer code is alone.
+    """
+    rng = random.Random(seed)  # noqa: S311 (chance, not a secret)
+    _drop_tables(postgres)
+    with _codes(base, postgres, _BUNDLE) as (old, new):
+        new.call("apply")
+        create_tables(postgres)
+        new.call("switch_bundles", _BUNDLE)
+        died = _run(rng, (new,), turns=5, events_max=_MANY)
+        assert died == []
+        died += _run(rng, (old, new), turns=_TURNS // 2, events_max=_MANY)
+        died += _run(rng, (old,), turns=5, events_max=_MANY)  # rolled back
+        _run(rng, (new,), turns=5, events_max=_MANY)  # and deployed again
+        new.call("work", new.call("relay"))
+        new.call("work", [[json.loads(body)["events"][0]["group"], body] for body in died])
+
+    assert len(died) >= 10
+    _judge(postgres, died)
 
 
 def _drop_tables(engine: Engine) -> None:
