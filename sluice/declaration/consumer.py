@@ -101,9 +101,8 @@ class Consumer:
         memory_mib: memory of a task.
         image: the worker's container image where it differs from the environment's; None means that one.
         handlers: Python module with the consumer's handlers, in that image; None means that its worker does not start.
-        commit: what its worker commits at once, where a message is a bundle of events: `Commit.BUNDLE` is faster, and
-            what one event's handler leaves in its transaction, such as a setting, stays for the next one's. If an event
-            fails, handlers of those before it are called a second time. None may take an `AsyncSession`.
+        commit: what its worker commits at once, where a message is a bundle of events: `Commit.BUNDLE` is faster. If an
+            event fails, handlers of those before it are called a second time. None may take an `AsyncSession`.
         poison: what becomes of a group whose message is dead-lettered.
         gaps: what a worker does when a number of a group is missing.
         gap_wait_seconds: how long `Gaps.WAIT` waits for the number.

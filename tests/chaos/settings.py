@@ -141,6 +141,12 @@ class Settings:
         return self.bundle_events_max > 1
 
     @property
+    def handlers(self) -> str:
+        """Return the module of the handlers: with bundles, first attempts at a few events fail."""
+        is_plain = self.modules.handlers == SERVICES["plain"].handlers
+        return f"{_SYSTEM}.bundle_handlers" if self.has_bundles and is_plain else self.modules.handlers
+
+    @property
     def batch_events_max(self) -> int:
         """Return how many events of a group one commit has at most: with bundles many, so that a backlog is left."""
         return min(self.bundle_events_max, BATCH_EVENTS_MAX)
@@ -224,7 +230,7 @@ def environment(settings: Settings) -> Environment:
     consumers = tuple(
         Consumer(
             name=name,
-            handlers=settings.modules.handlers,
+            handlers=settings.handlers,
             visibility_timeout_seconds=5 if function is None else 6 * function.timeout_seconds,
             stop_timeout_seconds=4,
             processing_seconds=0.5 if function is None else 0.1,

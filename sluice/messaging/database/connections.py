@@ -76,6 +76,8 @@ _RESET = "; ".join(
         *("SELECT pg_catalog.pg_advisory_unlock_all()", "DISCARD TEMP", "DISCARD SEQUENCES"),
     )
 )
+# Between two handlers of one transaction. Their own plans stay: psycopg knows which there are.
+_RESET_WITHIN = _RESET.replace("DEALLOCATE ALL; ", "")
 _SEED_BYTES = 6
 
 
@@ -166,6 +168,7 @@ class HookedConnection(psycopg.Connection[Any]):
         self._thread: int | None = None
         self._is_allowed: Callable[[], bool] | None = None
         self._transactions = self._changes = self._fewest = 0
+        self._limit = "SELECT"
         self._opened: tuple[Any, ...] | None = None
         self._watched: _Adapters | None = None
         self.note_question: Callable[[HookedConnection], None] | None = None
@@ -243,6 +246,15 @@ class HookedConnection(psycopg.Connection[Any]):
         if answer.status != ExecStatus.COMMAND_OK:
             raise psycopg.errors.error_from_result(answer)
 
+    def renew(self, *statements: str) -> None:
+        """Execute statements at once, and before the last one reset the session, with the transaction left open.
+
+        Raises:
+            psycopg.Error: the server refused one, or did not answer.
+        """
+        *before, last = statements
+        self.execute_at_once(*before, *((_RESET_WITHIN, self._limit) if self._is_resettable else ()), last)
+
     def begin(self, idle_seconds: float) -> None:
         """Begin a transaction, unless one is open, which Postgres ends if no statement arrives for `idle_seconds`.
 
@@ -251,6 +263,7 @@ class HookedConnection(psycopg.Connection[Any]):
         if self.pgconn.transaction_status != TransactionStatus.IDLE or self.autocommit or self._has_ended:
             return
         limit = f"SET LOCAL idle_in_transaction_session_timeout = {round(idle_seconds * 1_000)}"
+        self._limit = limit
         if (self.isolation_level, self.read_only, self.deferrable) != (None, None, None):
             self.execute(limit)  # after psycopg's BEGIN with these options
             return

@@ -158,9 +158,9 @@ class BegunTransaction:
         return self._has_committed
 
     @property
-    def has_hooks(self) -> bool:
-        """Return whether a handler has left a hook of the commit on the session since `guard`."""
-        return self._count_hooks() != self._hook_count
+    def has_last_handler(self) -> bool:
+        """Return whether the next handler would meet what this one left: a hook of the commit, or more than rows."""
+        return self._count_hooks() != self._hook_count or getattr(self._driver, "has_seen_change", False)
 
     def _count_hooks(self) -> int:
         return len(self._session.dispatch.before_commit)
@@ -300,13 +300,16 @@ class BegunTransaction:
         self._session.expunge_all()  # the next handler reads for itself, as in a session of its own
 
     def _renew_savepoint(self) -> None:
-        """Release Postgres's savepoint, which is gone if a handler rolled back behind it, and set another."""
+        """Release Postgres's savepoint, which is gone if a handler rolled back behind it, and set another.
+
+        The session is as new then, unless the engine is the user's: a temporary table would hide the next handler's.
+        """
         if not isinstance(self._driver, connections.HookedConnection):
             self._connection.exec_driver_sql(_END_SAVEPOINT)
             self._connection.exec_driver_sql(_BEGIN_SAVEPOINT)
             return
         try:
-            self._driver.execute_at_once(_END_SAVEPOINT, _BEGIN_SAVEPOINT)
+            self._driver.renew(_END_SAVEPOINT, _BEGIN_SAVEPOINT)
         except psycopg.OperationalError as error:
             raise OperationalError(_END_SAVEPOINT, None, error) from error
         except psycopg.Error as error:

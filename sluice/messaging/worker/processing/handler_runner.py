@@ -154,7 +154,8 @@ class _Transaction:
     def commit(self) -> None:
         """Commit the transaction, or keep it open for the next event of its bundle; see `BegunTransaction`.
 
-        A hook of the commit is the last handler's to share it: only then is the mark behind what the hook does.
+        A hook of the commit is the last handler's to share it: only then is the mark behind what the hook does. So is
+        what a handler leaves on a connection to SQLite, which cannot be reset.
 
         Raises:
             TransactionEndedError: it was used by what an earlier handler left behind, or is not whole.
@@ -166,7 +167,7 @@ class _Transaction:
             return
         if shared.has_refused_others:
             raise TransactionEndedError(connections.LEFT_BEHIND)
-        if shared.has_hooks:
+        if shared.has_last_handler:
             shared.commit(self._mark)
             return
         number_now(self._attempt.session)  # a later handler's own commit, if unseen, would commit the rows without them

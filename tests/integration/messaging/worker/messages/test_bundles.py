@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from sluice.errors import ConfigError
 from sluice.messaging.bundle import BundledEvent, write_bundle
+from sluice.messaging.database import connections
 from sluice.messaging.database.answer_watch import shut_down
 from sluice.messaging.database.transactions import BegunTransaction, Mark
 from sluice.messaging.envelope import Event
@@ -543,6 +544,42 @@ def test_a_connection_lost_in_a_bundle_repeats_and_loses_nothing(on_postgres: En
 
     assert world.committed_effects() == in_group(*NUMBERS)
     assert world.called_places == in_group(1, 2, 3, *NUMBERS)
+
+
+@pytest.mark.parametrize("database", ["on_file", "on_postgres"])
+def test_a_temporary_table_of_one_event_takes_no_effect_of_the_next(
+    request: pytest.FixtureRequest, database: str
+) -> None:
+    """It has the name of the table of effects: what events 3 and 4 wrote there would be lost with the connection."""
+    world = World(request.getfixturevalue(database), has_bundles=True, commits_bundles=True)
+    put_four(world)
+    made = text("CREATE TEMP TABLE effects AS SELECT * FROM effects")
+
+    world.handler_steps["a", 2] = [lambda session, *_: session.execute(made) and None]
+    world.work_until_idle(world.worker())
+
+    assert world.committed_effects() == in_group(*NUMBERS)
+    assert world.called_places == in_group(*NUMBERS)
+
+
+def test_a_setting_of_one_event_is_reset_for_the_next(on_postgres: Engine) -> None:
+    """The limit that the worker itself set for the transaction stays."""
+    connections.end_waits(on_postgres, 90)
+    world, seen = World(on_postgres, has_bundles=True, commits_bundles=True), list[str]()
+    put_four(world)
+
+    def look(session: Session, *_: object) -> None:
+        names = ("work_mem", "idle_in_transaction_session_timeout")
+        seen.extend(session.execute(text(f"SHOW {name}")).scalar_one() for name in names)
+        session.execute(text("SET work_mem = '1MB'"))
+
+    world.handler_steps["a", 2] = [look]
+    world.handler_steps["a", 3] = [look]
+    world.work_until_idle(world.worker())
+
+    assert world.committed_effects() == in_group(*NUMBERS)
+    assert seen[0] == seen[2] != "1MB"
+    assert seen[1] == seen[3] == "90s"
 
 
 def test_one_transaction_refuses_a_handler_that_takes_an_async_session(engine: Engine) -> None:
