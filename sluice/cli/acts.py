@@ -25,7 +25,7 @@ def actor() -> str:
 
 
 def act[Done](engine: "Engine", description: str, do: "Callable[[Connection], Done]", *, confirmed: bool) -> Done:
-    """Run `do` in one transaction, print `description`, and return the result of `do`.
+    """Run `do` in one transaction, print `description`, and behind it a text that `do` returns; return its result.
 
     Without `confirmed`, a dry run: the transaction is rolled back, and the printed line says what would be done.
     """
@@ -37,7 +37,7 @@ def act[Done](engine: "Engine", description: str, do: "Callable[[Connection], Do
             connection.commit()
         else:
             connection.rollback()
-    print_intent(description, confirmed=confirmed)
+    print_intent(f"{description}{result if isinstance(result, str) else ''}", confirmed=confirmed)
     return result
 
 

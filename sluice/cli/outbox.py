@@ -60,7 +60,10 @@ outbox.add_command(bundles)
 @json_option
 @database_options
 def ls(target: "DatabaseTarget", status: str | None, choice: "RowChoice", most: int, as_json: bool) -> None:
-    """List messages of the outbox, by group and number. --died-of is of the last error, --since of the commit."""
+    """List messages of the outbox, by group and number. --died-of is of the last error, --since of the commit.
+
+    Several numbers, such as 6-8, are a bundle: one message, which may have been sent with the events of these numbers.
+    """
     from sluice.messaging.database import engines
     from sluice.messaging.outbox import operations
 
@@ -72,7 +75,7 @@ def ls(target: "DatabaseTarget", status: str | None, choice: "RowChoice", most: 
     rows = [
         (
             row["group_id"],
-            row["group_seq"],
+            _numbers(row["group_seq"], row["event_count"]),
             row["status"],
             row["type"],
             row["attempts"],
@@ -83,6 +86,11 @@ def ls(target: "DatabaseTarget", status: str | None, choice: "RowChoice", most: 
     ]
     output.table(_COLUMNS, rows, title=target.topic)
     output.line(f"{len(found)} of {count}", is_error=True)
+
+
+def _numbers(first: int, count: int) -> str:
+    """Return a message's number, or the first and the last of its bundle."""
+    return str(first) if count == 1 else f"{first}-{first + count - 1}"
 
 
 @outbox.command()

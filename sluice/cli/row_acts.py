@@ -99,8 +99,9 @@ def on_outbox(method: str, words: str) -> RowsAct:
 
     def act(form: ActionForm, row: Any) -> str:
         operator = OutboxOperator(topic=row.topic, actor=form.actor, reason=form.reason)
-        _in_transaction(form, lambda connection: getattr(operator, method)(connection, row.group_id, row.group_seq))
-        return f"{words} {row.group_seq} of group {row.group_id}"
+        do = getattr(operator, method)
+        said = _in_transaction(form, lambda connection: do(connection, row.group_id, row.group_seq))
+        return f"{words} {row.group_seq} of group {row.group_id}{said or ''}"
 
     return for_each(act)
 

@@ -119,21 +119,25 @@ class OutboxOperator(Operator):
             )
         return [self._resend(connection, group_id, group_seq) for group_seq in found]
 
-    def unquarantine(self, connection: Connection, group_id: str, group_seq: int) -> None:
+    def unquarantine(self, connection: Connection, group_id: str, group_seq: int) -> str:
         """Let the relay try a quarantined message again, unchanged and under its own deduplication id.
 
-        A bundle that may have arrived goes again as a whole.
+        A bundle that may have arrived goes again as a whole; then the returned text says so, else it is empty.
         """
         found = self._find(connection, group_id, group_seq, QUARANTINED)
+        numbers = _numbers_of_bundle(connection, found)
         let_go_alone(connection, found.id, unless_stored=True)
         self._change(connection, found, "unquarantine", {"status": PENDING})
+        return numbers and f"; {numbers} are one message, and go again as a whole"
 
-    def skip(self, connection: Connection, group_id: str, group_seq: int) -> None:
+    def skip(self, connection: Connection, group_id: str, group_seq: int) -> str:
         """Give a quarantined message up: publish a tombstone in its place. The audit keeps its body.
 
-        Of a bundle that may have arrived this is the first event; the others go again in other messages.
+        Of a bundle that may have arrived this is the first event, and the others go again in other messages; then the
+        returned text says so, else it is empty.
         """
         found = self._find(connection, group_id, group_seq, QUARANTINED)
+        numbers = _numbers_of_bundle(connection, found)
         tombstone = decode(found.body).as_tombstone()
         values = {
             "status": PENDING,
@@ -144,6 +148,7 @@ class OutboxOperator(Operator):
         }
         let_go_alone(connection, found.id)
         self._change(connection, found, "skip", values)
+        return numbers and f"; {numbers} were one message: the others go again in other messages"
 
     def switch_bundles(self, connection: Connection, bundle_events_max: int) -> None:
         """Let relays send up to so many events of a group in one message; 1 is each in a message of its own.
@@ -234,6 +239,13 @@ def bundle_switch(connection: Connection, topic: str) -> tuple[int, int]:
     return connection.execute(switched).scalar() or 1, count
 
 
+def _numbers_of_bundle(connection: Connection, found: Row[Any]) -> str:
+    """Return in words which numbers the message has that begins with a row, if it has several; else an empty text."""
+    stored = select(bundles.c.event_count).where(bundles.c.first_id == found.id)
+    count = connection.execute(stored).scalar() or 1
+    return f"numbers {found.group_seq} to {found.group_seq + count - 1}" if count > 1 else ""
+
+
 def let_go_alone(connection: Connection, first_id: int, *, unless_stored: bool = False) -> None:
     """Store that an event has a message of its own; with `unless_stored` only if nothing is stored of it."""
     made = engines.insert(connection.dialect.name, bundles).values(first_id=first_id, event_count=1)
@@ -257,7 +269,7 @@ def list_messages(
     The time of a message is that of its commit, and its reason is the last error of publishing it.
 
     Each message is a dict of group_id, group_seq, status, type, event_id, attempts, last_error, created_at_us,
-    sent_at_us.
+    sent_at_us, and event_count: more than 1 if it is stored that the message has the events behind it, too.
     """
     wanted = [messages.c.topic == topic, messages.c.status != SENT if status is None else messages.c.status == status]
     wanted += [choice.in_groups(messages.c.group_id), choice.is_since(messages.c.created_at_us)]
@@ -268,7 +280,8 @@ def list_messages(
     if after is not None:
         wanted.append(tuple_(messages.c.group_id, messages.c.group_seq) > after)
     rows = connection.execute(
-        select(*(messages.c[name] for name in _SHOWN))
+        select(*(messages.c[name] for name in _SHOWN), func.coalesce(bundles.c.event_count, 1).label("event_count"))
+        .select_from(messages.outerjoin(bundles, bundles.c.first_id == messages.c.id))
         .where(*wanted)
         .order_by(messages.c.group_id, messages.c.group_seq)
         .limit(most)

@@ -241,6 +241,23 @@ def test_a_lost_message_of_events_is_a_shortage_of_one_message(hot: HotShop) -> 
     assert old["shortage"]["missing"] == 2
 
 
+def test_a_quarantined_bundle_shows_its_events_and_what_an_act_does(hot: HotShop) -> None:
+    """It may have arrived, so it is tried again as a whole, and without its first event as other messages."""
+    hot.shop.commit("a", 1, 2, 3)
+    hot.shop.execute("UPDATE sluice_outbox SET status = 'quarantined' WHERE group_seq = 1")
+    hot.shop.execute("INSERT INTO sluice_outbox_bundle SELECT id, 3 FROM sluice_outbox WHERE group_seq = 1")
+
+    (_, again, _), (_, skipped, _) = (
+        hot.sluice("outbox", act, "a", "1", "--reason", "mended") for act in ("unquarantine", "skip")
+    )
+    counts = [row["event_count"] for row in json.loads(hot.sluice("outbox", "ls", "--json")[1])["messages"]]
+
+    assert counts == [3, 1, 1]
+    assert " 1-3 " in hot.sluice("outbox", "ls")[1]
+    assert "; numbers 1 to 3 are one message, and go again as a whole; add" in again
+    assert "; numbers 1 to 3 were one message: the others go again in other messages; add" in skipped
+
+
 def _verify(hot: HotShop) -> Any:
     """Return the row of billing in the verdict of `outbox verify`."""
     printed = hot.sluice("outbox", "verify", "--in-flight", "10m", "--json")[1]
