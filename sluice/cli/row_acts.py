@@ -100,8 +100,8 @@ def on_outbox(method: str, words: str) -> RowsAct:
     def act(form: ActionForm, row: Any) -> str:
         operator = OutboxOperator(topic=row.topic, actor=form.actor, reason=form.reason)
         do = getattr(operator, method)
-        said = _in_transaction(form, lambda connection: do(connection, row.group_id, row.group_seq))
-        return f"{words} {row.group_seq} of group {row.group_id}{said or ''}"
+        note = _in_transaction(form, lambda connection: do(connection, row.group_id, row.group_seq))
+        return f"{words} {row.group_seq} of group {row.group_id}{note or ''}"
 
     return for_each(act)
 
