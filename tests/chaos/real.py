@@ -265,7 +265,14 @@ def _run(run: LoadRun, faults: Sequence[Faulty]) -> tuple[WorkersResult, list[st
         context.coordinator.reach(RunStep.FINISH)
         eventually(working.done, timeout_seconds=_SECONDS_MAX, describe="the workers to end")
         harm.end()
-        objections = harm.compare(context.journal, is_settled=not any(letters.read(keeps=True).values()))
+        dead = letters.read(keeps=True)
+        objections = harm.compare(context.journal, is_settled=not any(dead.values()))
+        if run.functions:  # no receive is an attempt, and no handler of theirs fails as often as it may
+            objections += [
+                f"{count} messages are in {queue}, and their attempts are not used up"
+                for queue, count in dead.items()
+                if count
+            ]
         letters.probe()
         context.coordinator.reach(RunStep.STOP)
         relaying.result()

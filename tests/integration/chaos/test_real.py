@@ -9,8 +9,8 @@ from sluice.judge.checker.verdict import PropertyStatus
 from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import RELAYS, FaultKind
 from spark_load.profiles import profile, trace
-from tests.chaos.real import main, run_and_judge
-from tests.support.processes.function_loads import FUNCTION_FAULTS
+from tests.chaos.real import main, run_and_judge, violations
+from tests.support.processes.function_loads import FunctionLoad
 
 MESSAGES, FAULTS, TRIES = 320, 10, 2
 
@@ -72,14 +72,35 @@ def test_a_relay_that_takes_no_answer_for_success_is_found_invalid() -> None:
     assert "A1" in {violation.anomaly for violation in verdict.violations}
 
 
-@pytest.mark.slow  # eight minutes on a busy machine
-def test_a_function_is_valid_under_kills_timeouts_throttles_and_wrong_answers() -> None:
-    """Kills, a timeout, changes of concurrency, wrong answers, and failures in the middle of batches."""
-    messages = [(number * 125_000, number % 4) for number in range(112)]
+@pytest.mark.parametrize(  # one to three minutes each on a busy machine
+    "seed", [pytest.param(1, marks=pytest.mark.slow), *(pytest.param(seed, marks=pytest.mark.deep) for seed in (2, 3))]
+)
+def test_a_function_is_valid_under_kills_timeouts_throttles_and_wrong_answers(seed: int) -> None:
+    """Kills, timeouts, changes of concurrency, wrong answers, and failures in the middle of batches."""
+    load = FunctionLoad.of_seed(seed)
 
-    verdict, objections = run_and_judge(FUNCTION_FAULTS, messages, seed=1, variant="lambda")
+    verdict, objections = run_and_judge(load.faults, load.messages, seed=seed, variant="lambda")
 
     assert verdict.violations == ()
     assert objections == []
     assert verdict.status == PropertyStatus.VALID
-    assert len(verdict.measures["faults"]) == len(FUNCTION_FAULTS)
+    assert len(verdict.measures["faults"]) == len(load.faults)
+
+
+@pytest.mark.slow  # one to three minutes each on a busy machine
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [
+        ("report-only-the-failed", "the effect of the second was committed before the first was begun"),
+        ("stop-the-whole-batch", "was reported untouched, and nothing of its group had failed"),
+        ("delete-before-commit", "it has no effect, is in no queue and no DLQ"),
+        ("count-receives-as-attempts", "and their attempts are not used up"),
+    ],
+)
+def test_a_real_function_with_a_classic_mistake_is_found_invalid(mistake: str, sentence: str) -> None:
+    """The same messages and faults are valid with the product's function."""
+    load = FunctionLoad.of_seed(1)
+
+    found = violations(load.faults, load.messages, seed=1, variant=mistake)
+
+    assert any(sentence in each for each in found), found
