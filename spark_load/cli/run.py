@@ -1,5 +1,6 @@
 """`run` and `resume`: the load test."""
 
+import os
 import secrets
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ from spark_load.cli.planning import require_confirmation
 from spark_load.cli.spark_commands import draw
 from spark_load.cli.trend import remember
 from spark_load.cli.watching import Watcher
+from spark_load.consume import effects
+from spark_load.faults import servers
 from spark_load.faults.shapes import require_possible, task_restarts_max
 from spark_load.profiles.estimate import Estimate
 from spark_load.profiles.profile import NamedProfile, Profile
@@ -116,6 +119,8 @@ def run(
     if refusals := Estimate.of(named.profile, environment, "localstack").refusals:
         raise ConfigError(f"profile {named.name!r} cannot work anywhere: {refusals[0]}")
     faults = schedule_of(named, environment, seed, is_here=cluster.is_here)
+    if named.profile.has_services and servers.database() != "own":
+        effects.require_reachable(os.environ[servers.DSN])
     deployed = deployment.find(environment, endpoint_url=endpoint_url or None)
     require_possible(faults, endpoint_url=deployed.endpoint_url)
     is_on_aws = deployed.endpoint_url is None or target == "aws"

@@ -95,13 +95,34 @@ def _open(url: str) -> Iterator[Connection]:
         with engine.begin() as connection:
             yield connection
     except SQLAlchemyError as error:
-        cause = str(error.__cause__ or error).splitlines()[0]
         raise EndpointError(
-            f"the effects in {url_text(url)} cannot be read or written ({cause}); let its user create the table"
+            f"the effects in {url_text(url)} cannot be read or written ({_cause(error)}); let its user create the table"
             f" {_TABLE.name}, or name another database with SLUICE_DSN"
         ) from error
     finally:
         engine.dispose()
+
+
+def require_reachable(url: str) -> None:
+    """Require, before a run begins, that a connection to the inboxes' database can be opened.
+
+    Raises:
+        EndpointError: it cannot; the message does not contain its password.
+    """
+    engine = create_engine(url)
+    try:
+        engine.connect().close()
+    except SQLAlchemyError as error:
+        raise EndpointError(
+            f"{url_text(url)} cannot be reached ({_cause(error)}); start it, or name another database with SLUICE_DSN"
+        ) from error
+    finally:
+        engine.dispose()
+
+
+def _cause(error: SQLAlchemyError) -> str:
+    """Return the first line of what the driver says."""
+    return str(error.__cause__ or error).splitlines()[0]
 
 
 def url_text(url: str) -> str:

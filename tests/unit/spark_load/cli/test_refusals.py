@@ -199,3 +199,31 @@ def test_no_credentials_are_named(tmp_path: Path, sluice: RunCommand, monkeypatc
         2,
         ["sluice: there are no AWS credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"],
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "line"),
+    [
+        (
+            "postgresql://nobody:hidden@127.0.0.1:9/none",
+            2,
+            "postgresql://nobody:***@127.0.0.1:9/none cannot be reached",
+        ),
+        (
+            "hidden",
+            3,
+            "SLUICE_DSN is no URL of a database that workers use, allowed is one that begins with postgresql:",
+        ),
+    ],
+)
+def test_a_database_that_workers_cannot_use_is_named_before_the_run(
+    sluice: RunCommand, monkeypatch: pytest.MonkeyPatch, url: str, code: int, line: str
+) -> None:
+    monkeypatch.setenv("SLUICE_DSN", url)
+
+    ended, lines = sluice("load", "run", "smoke", "--consumer", "worker", "--endpoint-url", "http://127.0.0.1:9")
+
+    assert ended == code
+    assert lines[0].startswith(f"sluice: {line}")
+    assert len(lines) == 1
+    assert "hidden" not in lines[0]
