@@ -148,8 +148,8 @@ def test_a_product_without_one_part_is_found_invalid_and_shrunk(
     assert result(least.story, variant).violations == least.result.violations
 
 
-_BUNDLE_SEED = 7
-"""With it a relay is killed between a bundle's boundary and its answer, and events of the group are committed then."""
+_BUNDLE_SEED = 8
+"""With it the answer to a bundle is missed, and events of its group are committed then; an event dies in a bundle."""
 
 
 def _bundle_result(variant: str, seed: int = _BUNDLE_SEED) -> Result:
@@ -160,11 +160,11 @@ def _bundle_result(variant: str, seed: int = _BUNDLE_SEED) -> Result:
     ("variant", "seed"),
     [
         ("bundles", _BUNDLE_SEED),
-        *(pytest.param("bundles", seed, marks=pytest.mark.deep) for seed in range(8, 101)),
+        *(pytest.param("bundles", seed, marks=pytest.mark.deep) for seed in range(9, 101)),
         pytest.param("bundles-together", _BUNDLE_SEED, marks=pytest.mark.slow),
-        *(pytest.param("bundles-together", seed, marks=pytest.mark.deep) for seed in range(8, 101)),
+        *(pytest.param("bundles-together", seed, marks=pytest.mark.deep) for seed in range(9, 101)),
         pytest.param("bundled-lambda", _BUNDLE_SEED, marks=pytest.mark.slow),
-        *(pytest.param("bundled-lambda", seed, marks=pytest.mark.deep) for seed in range(8, 101)),
+        *(pytest.param("bundled-lambda", seed, marks=pytest.mark.deep) for seed in range(9, 101)),
     ],
 )
 def test_bundled_events_are_handled_once_in_order_and_poison_dies_alone(variant: str, seed: int) -> None:
