@@ -362,12 +362,21 @@ def _take_all(drill: Drill, consumer: Consumer, url: str) -> int:
         handlers=Handlers.of_function(_acknowledge),
         inbox=Inbox(InboxPolicy.of_consumer(consumer), worker="drill"),
         settings=replace(WorkerSettings.of_consumer(consumer, lanes=1), wait_seconds=0),
-        processor_settings=ProcessorSettings.of_consumer(consumer),
+        processor_settings=_settings_of(drill.environment, consumer),
     ).parts
     count = 0
     while parts.lanes[0].step() or parts.drainer.step():
         count += 1
     return count
+
+
+def _settings_of(environment: Environment, consumer: Consumer) -> ProcessorSettings:
+    """Return how a consumer works on messages; a worker of the drill plays its function, and dead-letters for it."""
+    bundles = environment.bundle_events_max(consumer)
+    if consumer.runtime is None:
+        return ProcessorSettings.of_consumer(consumer, bundle_events_max=bundles)
+    settings = ProcessorSettings.of_function(consumer, consumer.runtime, bundle_events_max=bundles)
+    return replace(settings, has_bundles=True)  # else the queue moves a dead message after `receives_max` receives
 
 
 def _acknowledge(_: Session, __: Any, ___: Any) -> Ack:

@@ -14,6 +14,7 @@ from sluice.cli.drill import copies
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables as outbox
 from sluice.messaging.outbox.operations import OutboxOperator
+from sluice.messaging.worker.lane import Lane
 from tests.support.command_line import Run
 from tests.support.messaging.operated_shop import AUDIT, SHIPPING, OperatedShop, operated_shop
 
@@ -96,6 +97,38 @@ def test_without_a_new_epoch_the_verdict_is_not_valid(
     assert drilled["verdict"] == "INVALID"
     assert code == 1
     assert {"consumer": "shipping", "group": "later"} in drilled["not_taken"]
+
+
+def test_a_drill_plays_a_function_whose_events_come_in_bundles(
+    run: Run, backup_and_now: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a new epoch, a number that another event had is refused: at its first receive, not after a thousand."""
+    declaration = tmp_path / "environments.py"
+    declaration.write_text(
+        "from dataclasses import replace\n"
+        "from sluice.declaration import Lambda, Topic\n"
+        "from tests.support.declaration import environment\n"
+        "local, function = environment('local'), Lambda(maximum_concurrency=2)\n"
+        "billing = replace(local.consumers[0], handlers='examples.services.billing', runtime=function)\n"
+        "consumers = (billing, *local.consumers[1:])\n"
+        "ENVIRONMENTS = (replace(local, topics=(Topic(bundle_events_max=2),), consumers=consumers),)\n"
+    )
+    steps, step = list[bool](), Lane.step
+
+    def count_step(lane: Lane) -> bool:
+        steps.append(step(lane))
+        return steps[-1]
+
+    monkeypatch.setattr(Lane, "step", count_step)
+    monkeypatch.setattr(OutboxOperator, "begin_epoch", lambda _, __: 1)
+    backup, now = backup_and_now
+    inboxes = [part for name in ("billing", "shipping", "audit") for part in ("--inbox", f"{name}={now}")]
+
+    drilled, _ = _drill(run, "--declaration", str(declaration), "--backup", backup, "--now", now, *inboxes)
+
+    assert [step["name"] for step in drilled["steps"]] == STEPS
+    assert len(drilled["not_taken"]) == 3
+    assert len(steps) < 50
 
 
 @pytest.mark.slow  # the first drill takes the same steps by day
