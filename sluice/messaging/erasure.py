@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Column, ColumnElement, Connection, Table, or_, select, true, update
 
+from sluice.messaging.bundle import read_body
 from sluice.messaging.database.audit import Operator
 from sluice.messaging.database.schema import may_read
 from sluice.messaging.envelope import TOMBSTONE, Envelope, decode
@@ -67,9 +68,13 @@ class Subject:
         A body that is no envelope counts if its group or one of the values in it is the subject's.
         """
         try:
-            return self.matches(decode(body))
+            events = read_body(body)
         except EnvelopeError:
             return group_id in self.groups or self.is_mentioned_in(body)
+        return any(
+            self.matches_body(event.body, group_id) if event.envelope is None else self.matches(event.envelope)
+            for event in events
+        )
 
     def is_mentioned_in(self, text: str) -> bool:
         """Return whether a text contains the value of a field as a whole word, plain or as JSON escapes it.

@@ -42,6 +42,10 @@ STAYS = (
 )
 _RECEIVES = (10, 9, 7)  # letters that a receive brings at most
 _LETTERS_MAX = 10_000
+_IN_FRONT = (
+    "other events of its bundle would come behind letters of its group that are behind it now; bring them back"
+    " (`dlq redrive`), or delete them, and run this again"
+)
 _COLUMNS = ("place", "of", "group", "number", "epoch", "event", "")
 
 
@@ -128,15 +132,13 @@ def _search(sources: Sources, subject: Subject, clock: StoppableClock) -> Search
         received = [
             (dlq, *found) for dlq, found in zip(dlqs, pool.map(partial(_receive, clock=clock), dlqs), strict=True)
         ]
-    letters = [(dlq, dead_letter) for dlq, found, _ in received for dead_letter in found]
     first, unread = _search_rows(sources, subject)
-    letters = [(dlq, event) for dlq, dead_letter in letters for event in dead_letter.events]
-    first += [_copy_of(dlq, dead_letter) for dlq, dead_letter in letters if _is_of(subject, dead_letter)]
+    first += [copy for dlq, letters, _ in received for copy in _copies_in(dlq, letters, subject)]
     whole = with_events(subject, (copy.event_id for copy in first))
     rows, _ = _search_rows(sources, whole)
     return SearchResult(
         subject=whole,
-        copies=rows + [_copy_of(dlq, dead_letter) for dlq, dead_letter in letters if _is_of(whole, dead_letter)],
+        copies=rows + [copy for dlq, letters, _ in received for copy in _copies_in(dlq, letters, whole)],
         on_their_way=list(_on_their_way(sources, rows)),
         unsearched=[*unread, *(reason for *_, reason in received if reason is not None)],
     )
@@ -243,8 +245,31 @@ def _events_of(subject: Subject, dead_letter: StoredDeadLetter) -> list[StoredDe
     return [event for event in dead_letter.events if _is_of(subject, event)]
 
 
-def _copy_of(dlq: DlqTarget, dead_letter: StoredDeadLetter) -> StoredCopy:
-    """Return the stored copy that a dead letter is."""
+def _copies_in(dlq: DlqTarget, letters: list[StoredDeadLetter], subject: Subject) -> Iterator[StoredCopy]:
+    """Yield the stored copies that letters of a DLQ have of a subject."""
+    for dead_letter in letters:
+        events = _events_of(subject, dead_letter)
+        left = _IN_FRONT if _is_in_front(dead_letter, events, letters) else None
+        yield from (_copy_of(dlq, event, left) for event in events)
+
+
+def _is_in_front(
+    dead_letter: StoredDeadLetter, events: list[StoredDeadLetter], letters: list[StoredDeadLetter]
+) -> bool:
+    """Return whether what a bundle keeps without these events would come behind later letters of its group.
+
+    A receive brings so many of a group at most: there may be later ones.
+    """
+    if len(events) == len(dead_letter.events):
+        return False
+    group = [each for each in letters if each.message_group_id == dead_letter.message_group_id]
+    others = [each for each in group if each.sqs_message_id != dead_letter.sqs_message_id]
+    is_later = any(each.sent_at_us >= dead_letter.sent_at_us for each in others)
+    return is_later or len(group) >= limits.RECEIVE_MESSAGES_MAX
+
+
+def _copy_of(dlq: DlqTarget, dead_letter: StoredDeadLetter, left: str | None = None) -> StoredCopy:
+    """Return the stored copy that a dead letter is; `left` is why it cannot be erased."""
     envelope = dead_letter.envelope
     return StoredCopy(
         place=dlq.name,
@@ -253,7 +278,7 @@ def _copy_of(dlq: DlqTarget, dead_letter: StoredDeadLetter) -> StoredCopy:
         event_id=None if envelope is None else envelope.event.id,
         epoch=None if envelope is None else envelope.epoch,
         seq=None if envelope is None else envelope.seq,
-        left=None if dlq.target.database is not None else "its consumer's inbox, which has the audit, cannot be read",
+        left=left if dlq.target.database is not None else "its consumer's inbox, which has the audit, cannot be read",
     )
 
 
@@ -272,7 +297,11 @@ def _erase_letters(dlq: DlqTarget, subject: Subject, eraser: SubjectEraser, cloc
         with Reading(queue, clock=clock) as reading:
             letters = dead_letter_queue.peek(reading, _LETTERS_MAX, is_stopped=clock.is_stopped, at_once=at_once)
             found = [(dead_letter, _events_of(subject, dead_letter)) for dead_letter in letters]
-            ours = [(dead_letter, events) for dead_letter, events in found if events and reading.is_safe(dead_letter)]
+            ours = [
+                (dead_letter, events)
+                for dead_letter, events in found
+                if events and reading.is_safe(dead_letter) and not _is_in_front(dead_letter, events, letters)
+            ]
             for dead_letter, events in ours:
                 with dlq.target.database.begin() as connection:
                     for event in events:

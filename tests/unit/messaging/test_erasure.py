@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Connection, Engine, insert, select
 
 from sluice.messaging import Event, erasure
+from sluice.messaging.bundle import write_bundle
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import TOMBSTONE, Envelope, decode
 from sluice.messaging.erasure import NOT_PUBLISHED, Subject, SubjectEraser, find_rows
@@ -246,6 +247,23 @@ def test_a_group_or_an_event_is_a_subject(engine: Engine, subject: Subject) -> N
 def test_a_value_is_compared_as_text(path: tuple[str, ...], value: str, *, is_match: bool) -> None:
     """As JSON writes it; the path names each field exactly."""
     assert Subject(fields=((path, value),)).matches(decode(_body("a", JANE))) is is_match
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [Subject(event_ids=frozenset({"b-2"})), Subject(fields=((("customer", "email"), "a@b"),))],
+    ids=["event", "value"],
+)
+def test_an_audited_bundle_is_about_each_of_its_events(engine: Engine, subject: Subject) -> None:
+    """`purge-one` and `replace --message-id` audit the whole body of a message."""
+    bodies = [_body("b", "john@example.org"), _body("b", "a@b", seq=2)]
+    with engine.begin() as connection:
+        act = _act("consumer", CONSUMER, "seq", sqs_message_id="m", body=write_bundle(bodies))
+        connection.execute(insert(inbox.audit), [act])
+
+    with engine.connect() as connection:
+        found = [each.copy.place for each in find_rows(connection, subject)]
+    assert found == ["sluice_inbox_audit"]
 
 
 def test_a_short_value_is_not_looked_for_in_texts() -> None:

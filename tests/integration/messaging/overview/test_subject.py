@@ -147,6 +147,26 @@ def test_one_event_of_a_bundle_is_erased_and_its_neighbours_stay_dead(shop: Oper
     assert left["Body"] == write_bundle(bodies[1:])
 
 
+def test_a_bundle_with_letters_of_its_group_behind_it_is_left_with_a_reason(shop: OperatedShop) -> None:
+    """Its other events would come to the end of the DLQ, and a redrive would bring them back behind later ones."""
+    orders = [{"customer": {"email": email}, "cents": 1} for email in (JANE, JOHN, JOHN)]
+    events = [Event(type="order.placed", group="bundled", data=order) for order in orders]
+    bodies = [Envelope(event=event, seq=number, epoch=1).body for number, event in enumerate(events, start=1)]
+    letters = [write_bundle(bodies[:2]), bodies[2]]
+    for number, body in enumerate(letters):
+        shop.sqs.send_message(
+            QueueUrl=shop.url(DLQ), MessageBody=body, MessageGroupId="bundled", MessageDeduplicationId=str(number)
+        )
+
+    erased, code = _subject(shop, "erase", *SUBJECT, *WHY)
+
+    assert code == 1
+    assert erased["erased"] == 0
+    assert ["bring them back" in copy["left"] for copy in erased["copies"]] == [True]
+    left = shop.sqs.receive_message(QueueUrl=shop.url(DLQ), MaxNumberOfMessages=10)["Messages"]
+    assert [message["Body"] for message in left] == letters
+
+
 def test_groups_go_on_over_erased_numbers(shop: OperatedShop) -> None:
     """A group goes on behind its erased dead letter; one that waits for another dead letter still waits for that."""
     _plant(shop)
