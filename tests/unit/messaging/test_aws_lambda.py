@@ -374,7 +374,7 @@ def test_a_message_that_may_end_the_process_gets_half_of_an_invocation(lambda_ha
     assert handling.begun == [(1, "a1"), (2, "a1"), (3, "b1"), (4, "a1")]
 
 
-def test_a_parked_message_is_begun_only_in_the_first_half_of_an_invocation(lambda_harness: Harness) -> None:
+def test_a_parked_message_is_begun_in_an_invocations_first_half(lambda_harness: Harness) -> None:
     """An attempt at it counts when it begins, so one that Lambda ends would be used up."""
     invocations = 0
 

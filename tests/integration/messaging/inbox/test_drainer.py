@@ -145,7 +145,7 @@ def test_a_worker_that_ends_during_a_drain_uses_up_no_attempt(world: World) -> N
     assert [call.attempt for call in world.calls] == [1, 1, 1]
 
 
-def test_a_parked_message_that_cannot_be_read_holds_up_its_own_group_only(world: World) -> None:
+def test_an_unreadable_parked_message_holds_up_its_own_group_only(world: World) -> None:
     """Group a is drained first, and fails. What group b parks later is handled by the same worker, too."""
     worker = world.park("a", "b")
     with world.engine.begin() as connection:

@@ -147,7 +147,7 @@ def test_one_event_of_a_bundle_is_erased_and_its_neighbours_stay_dead(shop: Oper
     assert left["Body"] == write_bundle(bodies[1:])
 
 
-def test_a_bundle_with_letters_of_its_group_behind_it_is_left_with_a_reason(shop: OperatedShop) -> None:
+def test_a_bundle_with_letters_behind_it_is_left_with_a_reason(shop: OperatedShop) -> None:
     """Its other events would come to the end of the DLQ, and a redrive would bring them back behind later ones."""
     orders = [{"customer": {"email": email}, "cents": 1} for email in (JANE, JOHN, JOHN)]
     events = [Event(type="order.placed", group="bundled", data=order) for order in orders]
