@@ -1,6 +1,6 @@
 """A consumer's service as its declaration would deploy it. A test compares it with the synthesized template."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from sluice import limits
@@ -58,14 +58,23 @@ def service_of(environment: Environment, consumer: Consumer) -> ScaledService:
             name=naming.queue_name(environment, consumer),
             is_fifo=consumer.fifo,
             visibility_timeout_seconds=consumer.visibility_timeout_seconds,
-            max_receive_count=consumer.max_attempts,
+            max_receive_count=consumer.max_attempts,  # also where the queue's receives are no attempts
         ),
+        not_simulated=tuple(_not_simulated(environment, consumer)),
         dimensions=_dimensions(environment, consumer),
         stop_timeout_seconds=consumer.stop_timeout_seconds,
         is_protected=True,
         cpu_units=consumer.cpu,
         memory_mib=consumer.memory_mib,
     )
+
+
+def _not_simulated(environment: Environment, consumer: Consumer) -> Iterator[str]:
+    """Yield what is declared and not simulated, as ends of the sentence "not simulated: …"."""
+    if consumer.runtime is not None and consumer.runtime.batch_size > 1:
+        yield f"batches of up to {consumer.runtime.batch_size} messages"
+    if (count := environment.bundle_events_max(consumer)) > 1:
+        yield f"bundles of up to {count} events: here each event has a message of its own"
 
 
 def _function_of(environment: Environment, consumer: Consumer, function: Lambda) -> ScaledService:
@@ -89,7 +98,7 @@ def _function_of(environment: Environment, consumer: Consumer, function: Lambda)
             visibility_timeout_seconds=consumer.visibility_timeout_seconds,
             max_receive_count=consumer.max_attempts,  # a try that fails is an attempt; nothing else is simulated
         ),
-        not_simulated=() if function.batch_size == 1 else (f"batches of up to {function.batch_size} messages",),
+        not_simulated=tuple(_not_simulated(environment, consumer)),
         is_protected=True,
         memory_mib=function.memory_mb,
         mapping=replace(mapping, first=first_invocations),

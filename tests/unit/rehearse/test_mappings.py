@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sluice.declaration import Consumer, Environment, Lambda
+from sluice.declaration import Consumer, Environment, Lambda, Topic
 from sluice.errors import ConfigError
 from sluice.rehearse.declared_service import service_of, tasks_of
 from sluice.rehearse.model.control_loop import ControlLoop
@@ -144,3 +144,16 @@ def test_a_function_that_is_reserved_nothing_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="1 or more, as nothing runs without"):
         read_services({"Resources": {**TEMPLATE["Resources"], "Handle": function}})
+
+
+@pytest.mark.parametrize("runtime", [None, Lambda(timeout_seconds=10)])
+def test_a_declared_service_says_that_bundles_are_not_simulated(runtime: Lambda | None) -> None:
+    """A failing event is tried `max_attempts` times, which the inbox counts; the queue's 1,000 are no attempts."""
+    consumer = Consumer(name="billing", handlers="their.billing", visibility_timeout_seconds=120, runtime=runtime)
+    declared = Environment(name="shop", topics=(Topic(bundle_events_max=10),), consumers=(consumer,))
+
+    service = service_of(declared, consumer)
+
+    assert service.queue is not None
+    assert service.queue.max_receive_count == consumer.max_attempts
+    assert service.not_simulated == ("bundles of up to 10 events: here each event has a message of its own",)
