@@ -233,7 +233,7 @@ class HookedConnection(psycopg.Connection[Any]):
         return None if value is None else int(value)
 
     def execute_at_once(self, *statements: str) -> None:
-        """Execute statements without parameters and rows in one round trip.
+        """Execute statements without parameters in one round trip; the last one returns no rows.
 
         Raises:
             psycopg.Error: the server refused one, or did not answer.
@@ -242,7 +242,7 @@ class HookedConnection(psycopg.Connection[Any]):
         if self.note_question is not None:
             self.note_question(self)
         with self.lock:
-            answer = self.pgconn.exec_("; ".join(statements).encode())
+            answer = self.pgconn.exec_("; ".join(statements).encode(self.info.encoding))
         if answer.status != ExecStatus.COMMAND_OK:
             raise psycopg.errors.error_from_result(answer)
 

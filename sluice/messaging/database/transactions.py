@@ -4,7 +4,7 @@ import re
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -52,6 +52,8 @@ _handling: ContextVar[object] = ContextVar("_handling", default=None)
 
 type Mark = Callable[[Connection], bool | None]
 """Writes into a transaction, and returns whether it is still the one that was begun; None if that is unknown."""
+type MarkStatement = tuple[str, Mapping[str, Any]]
+"""A statement of psycopg, with its parameters, that writes a mark, or divides by zero if the transaction is another."""
 
 
 class TransactionEndedError(Exception):
@@ -281,35 +283,43 @@ class BegunTransaction:
         if not self._has_committed:
             raise TransactionEndedError(TransactionEndedError.ENDED)
 
-    def keep(self, mark: Mark) -> None:
+    def keep(self, mark: Mark, statement: Callable[[], MarkStatement | None] = lambda: None) -> None:
         """Let a mark be written, and leave the transaction open and guarded for the next handler.
+
+        Args:
+            mark: as in `commit`.
+            statement: returns what writes the same on Postgres, in one round trip with what else has to be done there;
+                None calls `mark`.
 
         Raises:
             TransactionEndedError: the transaction has ended meanwhile, or is in error.
             DBAPIError: the database refused.
         """
         options = self._connection.get_execution_options()
-        self._mark = mark
-        self._require_whole()
-        self._mark = None
+        at_once = None if self._is_sqlite else statement()
+        if at_once is None:
+            self._mark = mark
+            self._require_whole()
+            self._mark = None
+        elif self._has_failed():
+            raise TransactionEndedError(TransactionEndedError.FAILED)
         if not self._is_sqlite:
-            self._renew_savepoint()
+            self._renew_savepoint(at_once)
         else:
             connections.execute(self._connection, _BEGIN_SAVEPOINT)
             self._connection.execution_options(schema_translate_map=options.get("schema_translate_map"))
         self._session.expunge_all()  # the next handler reads for itself, as in a session of its own
 
-    def _renew_savepoint(self) -> None:
+    def _renew_savepoint(self, mark: MarkStatement | None) -> None:
         """Release Postgres's savepoint, which is gone if a handler rolled back behind it, and set another.
 
-        The session is as new then, unless the engine is the user's: a temporary table would hide the next handler's.
+        The session is as new then: a temporary table would hide the next handler's.
         """
-        if not isinstance(self._driver, connections.HookedConnection):
-            self._connection.exec_driver_sql(_END_SAVEPOINT)
-            self._connection.exec_driver_sql(_BEGIN_SAVEPOINT)
-            return
         try:
-            self._driver.renew(_END_SAVEPOINT, _BEGIN_SAVEPOINT)
+            marks = [] if mark is None else [psycopg.ClientCursor(self._driver).mogrify(*mark)]
+            self._driver.renew(*marks, _END_SAVEPOINT, _BEGIN_SAVEPOINT)
+        except psycopg.errors.DivisionByZero:
+            raise TransactionEndedError(TransactionEndedError.NOT_WHOLE) from None
         except psycopg.OperationalError as error:
             raise OperationalError(_END_SAVEPOINT, None, error) from error
         except psycopg.Error as error:

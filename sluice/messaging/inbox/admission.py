@@ -6,6 +6,7 @@ after the other, and the second sees the result of the first. `sequence` decides
 
 import uuid
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlalchemy import Connection, Engine, delete, insert
 from sqlalchemy.exc import DBAPIError
@@ -118,6 +119,19 @@ class Inbox(Parking):
         """
         return self._groups.advance(
             connection,
+            envelope,
+            admission.position,
+            admission.decision,
+            admission.decided_at_us,
+            attempt=admission.attempt,
+            lock=admission.lock,
+        )
+
+    def mark_at_once(self, envelope: Envelope, admission: Admission) -> tuple[str, dict[str, Any]] | None:
+        """Return the statement of `mark`; see `GroupRows.advance_at_once`. None also if no lock is known."""
+        if admission.lock is None:
+            return None
+        return self._groups.advance_at_once(
             envelope,
             admission.position,
             admission.decision,

@@ -21,6 +21,7 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from sluice.clock import Clock
 from sluice.declaration import Consumer, Gaps, Poison
@@ -207,9 +208,7 @@ class GroupRows:
             Whether the rows were changed; None without a `lock`.
         """
         group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
-        is_next = (epoch, seq) == (position.epoch, position.last_seq + 1)
-        is_plain = is_next and decision.state is State.CONTIGUOUS and not position.is_parked
-        if lock is not None and not (is_plain or self.holds(connection, lock)):
+        if lock is not None and not (_is_plain(envelope, position, decision) or self.holds(connection, lock)):
             return False
         is_handled = attempt is not None
         handled = {"handled_attempt": attempt, "handled_by": self._worker}
@@ -224,23 +223,56 @@ class GroupRows:
             return None if lock is None else True
         self.gaps.write_missing(connection, group_id, epoch, (position.last_seq + 1, seq - 1), now_us)
         last_seq = self.gaps.over_skipped(connection, group_id, epoch, seq) if position.is_parked else seq
-        advanced = {
-            "epoch": epoch,
-            "first_seq": position.first_seq,
-            "last_seq": last_seq,
-            "last_event_id": envelope.event.id if is_handled and last_seq == seq else None,
-        }
-        if is_handled:
-            advanced |= {"handled_epoch": epoch, "handled_seq": seq, "handled_at_us": now_us, **handled}
+        advanced = self._advanced(envelope, position, last_seq, now_us, attempt)
         if lock is None:
             self.write(connection, group_id, advanced)
             return None
-        found = {"of_consumer": self._policy.consumer, "of_group": group_id, **lock._asdict()}
-        return connection.execute(_CHANGE_IN, found | advanced).rowcount == 1
+        return connection.execute(_CHANGE_IN, advanced | self._found(group_id) | lock._asdict()).rowcount == 1
+
+    def advance_at_once(
+        self, envelope: Envelope, position: Position, decision: Decision, now_us: int, *, attempt: int, lock: RowLock
+    ) -> tuple[str, dict[str, Any]] | None:
+        """Return the one statement of Postgres that `advance` executes, for psycopg, with its parameters.
+
+        It divides by zero if it changes no row. None means that `advance` needs more than one.
+        """
+        if envelope.event.type == TOMBSTONE or not _is_plain(envelope, position, decision):
+            return None
+        advanced = self._advanced(envelope, position, envelope.seq, now_us, attempt)
+        return _change_at_once(), advanced | self._found(envelope.event.group) | lock._asdict()
+
+    def _advanced(
+        self, envelope: Envelope, position: Position, last_seq: int, now_us: int, attempt: int | None
+    ) -> dict[str, Any]:
+        """Return the columns of a group's row behind a message; `attempt` is None if it died."""
+        advanced = {
+            "epoch": envelope.epoch,
+            "first_seq": position.first_seq,
+            "last_seq": last_seq,
+            "last_event_id": envelope.event.id if attempt is not None and last_seq == envelope.seq else None,
+        }
+        if attempt is not None:
+            advanced |= {
+                "handled_epoch": envelope.epoch,
+                "handled_seq": envelope.seq,
+                "handled_at_us": now_us,
+                "handled_attempt": attempt,
+                "handled_by": self._worker,
+            }
+        return advanced
+
+    def _found(self, group_id: str) -> dict[str, Any]:
+        return {"of_consumer": self._policy.consumer, "of_group": group_id}
 
     def write(self, connection: Connection, group_id: str, values: Mapping[str, Any]) -> None:
         """Change the row of a group."""
-        connection.execute(_CHANGE, {"of_consumer": self._policy.consumer, "of_group": group_id, **values})
+        connection.execute(_CHANGE, self._found(group_id) | dict(values))
+
+
+def _is_plain(envelope: Envelope, position: Position, decision: Decision) -> bool:
+    """Return whether a message is the next of a group that nothing holds up, so that only its number has to change."""
+    is_next = (envelope.epoch, envelope.seq) == (position.epoch, position.last_seq + 1)
+    return is_next and decision.state is State.CONTIGUOUS and not position.is_parked
 
 
 def position_of(row: Row[Any]) -> Position:
@@ -274,6 +306,18 @@ _CHANGE_IN = _CHANGE.where(
     literal_column("tableoid") == bindparam("table_id", type_=BigInteger),
 )
 """Changes the row only if this transaction holds the lock. A check of its own would be one more round trip."""
+
+
+@cache
+def _change_at_once() -> str:
+    """Return `_CHANGE_IN` of a handled message as psycopg's text, with an error where it changes no row."""
+    of_handled = ("epoch", "seq", "at_us", "attempt", "by")
+    columns = ["epoch", "first_seq", "last_seq", "last_event_id", *(f"handled_{name}" for name in of_handled)]
+    dialect = PGDialect_psycopg()  # type: ignore[no-untyped-call]
+    change = _CHANGE_IN.compile(dialect=dialect, column_keys=columns)
+    return f"WITH changed AS ({change} RETURNING 1) SELECT 1 / pg_catalog.count(*) FROM changed"  # noqa: S608 (of constants)
+
+
 # A handler may have created a temporary table of the same name, or set a search path: then the name means a table
 # that is not the inbox's.
 # https://www.postgresql.org/docs/18/runtime-config-client.html#GUC-SEARCH-PATH,

@@ -293,8 +293,11 @@ class EventProcessor:
         return self._mark_of(arrived, admission)
 
     def _mark_of(self, arrived: DecodedMessage, admission: Admission) -> TransactionMark:
-        mark = partial(self._inbox.mark, envelope=arrived.envelope, admission=admission)
-        return TransactionMark(mark, None if admission.lock is None else admission.lock.transaction_id)
+        return TransactionMark(
+            partial(self._inbox.mark, envelope=arrived.envelope, admission=admission),
+            None if admission.lock is None else admission.lock.transaction_id,
+            partial(self._inbox.mark_at_once, arrived.envelope, admission),
+        )
 
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         """Do everything in one transaction; return the decision if it was committed or there was nothing to commit."""

@@ -18,7 +18,13 @@ from sqlalchemy.orm import Session
 
 from sluice.messaging import failpoints
 from sluice.messaging.database import connections, failures
-from sluice.messaging.database.transactions import BegunTransaction, Mark, MessageSession, TransactionEndedError
+from sluice.messaging.database.transactions import (
+    BegunTransaction,
+    Mark,
+    MarkStatement,
+    MessageSession,
+    TransactionEndedError,
+)
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.errors import HoldLostError, PermanentError, TransientError
 from sluice.messaging.failpoints import Failpoint
@@ -52,10 +58,12 @@ class TransactionMark(NamedTuple):
     Args:
         mark: writes into the transaction that the message is handled.
         transaction_id: the id of Postgres, if the statement that locked the group returned it.
+        statement: returns the one statement of Postgres that does the same, if one suffices.
     """
 
     mark: Mark
     transaction_id: int | None = None
+    statement: Callable[[], MarkStatement | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +96,7 @@ class _Transaction:
     def __init__(self, attempt: HandlerAttempt) -> None:
         self._attempt = attempt
         self.begun: BegunTransaction | None = None
-        self._mark: Mark | None = None
+        self._mark: TransactionMark | None = None
         self._is_kept = False
         self._error: BaseException | None = None
 
@@ -125,10 +133,10 @@ class _Transaction:
             self._let_begin()
             connections.begin_own_work()
             try:
-                self._mark, transaction_id = self._attempt.admit()
+                self._mark = self._attempt.admit()
                 begun = self._attempt.shared
                 if begun is None:
-                    begun = BegunTransaction(self._attempt.session, transaction_id)
+                    begun = BegunTransaction(self._attempt.session, self._mark.transaction_id)
                     begun.guard()
                 else:
                     begun.lend()
@@ -163,15 +171,15 @@ class _Transaction:
         assert self._mark is not None, "it has begun"
         shared = self._attempt.shared
         if shared is None:
-            self.begin().commit(self._mark)
+            self.begin().commit(self._mark.mark)
             return
         if shared.has_refused_others:
             raise TransactionEndedError(connections.LEFT_BEHIND)
         if shared.has_last_handler:
-            shared.commit(self._mark)
+            shared.commit(self._mark.mark)
             return
         number_now(self._attempt.session)  # a later handler's own commit, if unseen, would commit the rows without them
-        shared.keep(self._mark)
+        shared.keep(self._mark.mark, self._mark.statement)
         self._is_kept = True
 
     @property

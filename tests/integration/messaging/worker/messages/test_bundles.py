@@ -17,7 +17,7 @@ from sluice.errors import ConfigError
 from sluice.messaging.bundle import BundledEvent, write_bundle
 from sluice.messaging.database import connections
 from sluice.messaging.database.answer_watch import shut_down
-from sluice.messaging.database.transactions import BegunTransaction, Mark
+from sluice.messaging.database.transactions import BegunTransaction, Mark, MarkStatement
 from sluice.messaging.envelope import Event
 from sluice.messaging.failpoints import WORKER
 from sluice.messaging.handlers import ANY, Ack, Context, Handlers, LaneHandler, Reject, Retry
@@ -697,7 +697,7 @@ class KeepsSavepoints(BegunTransaction):
     """Broken: lets a handler roll back to a savepoint of the one before it."""
 
     @override
-    def keep(self, mark: Mark) -> None:
+    def keep(self, mark: Mark, statement: Callable[[], MarkStatement | None] = lambda: None) -> None:
         mark(self._connection)
 
 

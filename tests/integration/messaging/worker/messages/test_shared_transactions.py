@@ -282,3 +282,25 @@ def test_events_parked_behind_a_dead_one_stay_in_order_over_bundles(*, commits_b
             pass
 
         assert world.committed_effects() == [("a", number) for number in range(1, 9)]
+
+
+def _executing(statement: str) -> Callable[..., None]:
+    def handle(session: Session, *_: object) -> None:
+        session.execute(text(statement))
+
+    return handle
+
+
+def test_a_handler_that_hides_the_inboxs_table_from_its_mark_has_its_own_transaction(engine: Engine) -> None:
+    """Its neighbour takes the other table away before the commit, whose own mark could not tell."""
+    world, name = a_world(engine), "sluice_inbox_group"
+    is_postgres = engine.dialect.name == POSTGRES
+    if is_postgres:
+        hide = f"CREATE TEMP TABLE {name} AS SELECT * FROM {name}"  # noqa: S608 (a test's own names)
+        world.handler_steps["a", 1] = [_executing(hide)]
+        world.handler_steps["a", 2] = [_executing(f"DROP TABLE pg_temp.{name}")]
+
+    world.work_until_idle(world.worker())
+
+    assert world.committed_effects() == EVERY_EVENT
+    assert world.called_places.count(("a", 1)) == 1 + is_postgres
