@@ -70,6 +70,11 @@ def _template_with(kind: str, **properties: object) -> Any:
         (SERVICE, {"LaunchType": "EC2"}, "LaunchType of AWS::ECS::Service Workers (whether there is room for a task"),
         (QUEUE, {"DelaySeconds": 60}, "DelaySeconds of AWS::SQS::Queue Jobs (messages that are hidden at first)"),
         (QUEUE, {"MessageRetentionPeriod": 600}, "MessageRetentionPeriod of AWS::SQS::Queue Jobs (messages that are l"),
+        (
+            QUEUE,
+            {"RedrivePolicy": {"maxReceiveCount": 1_000}},
+            "attempts that are counted elsewhere than by the receives",
+        ),
     ],
 )
 def test_a_property_that_is_not_simulated_is_named_where_it_is_set(
@@ -87,6 +92,7 @@ def test_a_property_that_is_not_simulated_is_named_where_it_is_set(
         (TARGET, {"ScheduledActions": []}),
         (SERVICE, {"LaunchType": "FARGATE", "SchedulingStrategy": "REPLICA"}),
         (QUEUE, {"DelaySeconds": 0, "MessageRetentionPeriod": 1_209_600}),
+        (QUEUE, {"RedrivePolicy": {"maxReceiveCount": 999}}),
     ],
 )
 def test_a_value_that_changes_nothing_is_not_named(kind: str, properties: dict[str, object]) -> None:

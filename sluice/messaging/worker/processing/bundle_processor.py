@@ -81,10 +81,11 @@ class BundleProcessor(EventProcessor):
 
         From its second receive on each has its own. An attempt that came to no end is counted at the event that is
         handed to a handler first, and with one transaction that would be a neighbour of the one that ends the process.
-        Nothing keeps a connection of somebody else's engine from what an earlier handler left behind.
+        Nothing keeps a connection of somebody else's engine from what an earlier handler left behind. On a standard
+        queue nothing says that the events are of one group, whose row is locked.
         """
         is_first = self._settings.commits_bundles and message.receive_count == 1
-        return is_first and engines.is_made_here(self._engine)
+        return is_first and message.message_group_id is not None and engines.is_made_here(self._engine)
 
     def _is_stopped(self, lease: MessageLease) -> bool:
         """Return whether the work on a bundle stops; else the lease begins again for the next event.

@@ -261,6 +261,17 @@ def test_an_engine_of_somebody_else_commits_each_event_alone(on_postgres: Engine
     engine.dispose()
 
 
+def test_events_of_two_groups_in_a_bundle_are_handled_once_each(engine: Engine) -> None:
+    """On a standard queue nothing refuses such a message, which comes again in another one; no relay writes it."""
+    world = World(engine, has_bundles=True, commits_bundles=True, is_ordered=False)
+    for _ in range(2):
+        world.put_bundle(envelope("a", 1), envelope("b", 2), envelope("b", 3))
+
+    world.work_until_idle(world.worker())
+
+    assert sorted(world.committed_effects()) == [("a", 1), ("b", 2), ("b", 3)]
+
+
 @pytest.mark.parametrize("commits_bundles", [False, True], ids=["each", "together"])
 def test_events_parked_behind_a_dead_one_stay_in_order_over_bundles(*, commits_bundles: bool) -> None:
     """Event 2 of the first bundle is dead; those behind it and the next bundle are parked, in one commit or in many."""
