@@ -68,12 +68,23 @@ def _leave_a_thread(write: Callable[[], object], run: Callable[[Callable[[], Non
     KeptThings.threads[-1].start()
 
 
+_callbacks = list[Callable[[], object]]()
+
+
 async def _leave_a_callback(write: Callable[[], object]) -> None:
+    """Leave a callback on the loop that goes on when the next handler has begun."""
+    loop = asyncio.get_running_loop()
+
     def go_on() -> None:
+        if go_on in _callbacks:
+            loop.call_later(0.001, go_on)
+            return
         with suppress(Exception):
             write()
+        _callbacks.append(write)
 
-    asyncio.get_running_loop().call_later(0.01, go_on)
+    _callbacks.append(go_on)
+    loop.call_soon(go_on)
 
 
 async def _leave_a_task(write: Callable[[], object]) -> None:
@@ -97,7 +108,11 @@ _LEAVES: dict[str, Callable[[Callable[[], object]], Any]] = {
 async def _look_at_what_goes_on(*_: object) -> None:
     """Let threads and callbacks of the handler before go on, while this handler runs."""
     KeptThings.go_on_now()
-    await asyncio.sleep(0.05)
+    if _callbacks:
+        _callbacks.clear()
+        while not _callbacks:
+            await asyncio.sleep(0.001)
+        _callbacks.clear()
 
 
 @pytest.mark.parametrize(("leave", "write"), one_case_in(3, _LEAVES, _WRITES))
