@@ -140,34 +140,6 @@ def test_effects_are_once_and_in_order_whatever_ends_the_process(
     assert judged_function.wrong_answers(answers_folder) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("mistake", "sentence"),
-    [
-        ("report-only-the-failed", "a message behind one that failed was taken for handled"),
-        ("stop-the-whole-batch", "was reported untouched, and nothing of its group had failed"),
-        ("delete-before-commit", "retry1 has no effect"),
-        ("count-receives-as-attempts", "was taken for handled untouched"),
-    ],
-)
-def test_a_real_function_with_a_classic_mistake_is_found(
-    shop: tuple[SimulatorServer, Topology, Any],
-    tmp_path: Path,
-    answers_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    mistake: str,
-    sentence: str,
-) -> None:
-    """The same messages, with which the product's function does everything once and in order."""
-    monkeypatch.setenv(judged_function.MISTAKE, mistake)
-
-    bills = work_until_idle(shop, tmp_path, *_JUDGED)
-
-    found = judged_function.wrong_answers(answers_folder)
-    found += [] if "retry1" in bills else ["retry1 has no effect"]
-    assert any(sentence in each for each in found)
-
-
 @pytest.mark.slow  # every example of the page on a simulator
 def test_the_example_handles_each_effect_once_with_a_function_beside_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
