@@ -61,7 +61,9 @@ def test_benchmark_topic_accepts_every_entry_of_a_batch(monkeypatch: pytest.Monk
 
 
 def _answer_from_source(request: Any, event_name: str, **_: object) -> AWSResponse:
-    return AWSResponse(request.url, 200, {}, _Raw(source.answer(event_name.rpartition(".")[2], request.body)))
+    answer = source.answer(event_name.rpartition(".")[2], request.body)
+    assert answer is not None
+    return AWSResponse(request.url, 200, {}, _Raw(answer))
 
 
 def test_benchmark_queue_delivers_messages_of_its_groups_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
