@@ -84,7 +84,7 @@ def local(
     """
     from sluice import sdk
     from sluice.aws.client import open_client
-    from sluice.cli.services.function import RECORD
+    from sluice.cli.services.function_handler import RECORD
     from sluice.cli.services.running import log_to, recording
     from sluice.declaration import naming, task_settings
     from sluice.declaration.fields.functions import SCHEDULED_EVENT

@@ -45,7 +45,7 @@ class Lambda:
             invocation is a receive and no attempt.
         package: a folder of the project with the locked packages and the handlers, which the stacks zip for ARM
             processors; None: the function runs the image that tasks have.
-        entry_point: a function of your own in place of Sluice's, made by `sluice.messaging.lambda_handler`: for
+        entry_point: a function of your own in place of Sluice's, made by `make_handler` of `function_handler`: for
             handlers of Django's ORM, another engine, or hooks. None is Sluice's.
     """
 

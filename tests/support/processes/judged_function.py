@@ -9,19 +9,14 @@ import os
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
+from sluice.cli.services.function_handler import make_handler
 from sluice.messaging.aws_lambda.handler import LambdaHandler
 from sluice.testing.lambda_harness import Function
 from sluice.testing.load.function import report
 from tests.support.messaging import function_answers
 from tests.support.messaging.broken_functions import MISTAKES
 from tests.support.messaging.function_answers import AnswerLog
-
-_IN_LAMBDA = "AWS_LAMBDA_RUNTIME_API"
-with mock.patch.dict(os.environ):
-    os.environ.pop(_IN_LAMBDA, None)  # with it the import makes a handler, which would take half of the start
-    from sluice.cli.services.function import make_handler
 
 MISTAKE, INVOCATIONS = "SLUICE_BROKEN_FUNCTION", "SLUICE_INVOCATIONS"
 ENTRY_POINT = f"{__name__}.handle"
@@ -58,5 +53,5 @@ def wrong_answers(folder: Path) -> list[str]:
     return [sentence for line in lines for sentence in function_answers.wrong_answers(json.loads(line))]
 
 
-if _IN_LAMBDA in os.environ:  # as the product's: the start has more time than an invocation
+if "AWS_LAMBDA_RUNTIME_API" in os.environ:  # as the product's: the start has more time than an invocation
     _function()
