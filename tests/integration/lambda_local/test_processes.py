@@ -191,7 +191,7 @@ def test_a_function_that_is_working_is_not_idle() -> None:
 
 
 def test_a_function_is_idle_from_its_first_poll_on() -> None:
-    """Whatever comes before, such as a journal that is opened, may take longer; the third poll receives the message."""
+    """The start, such as the opening of a journal, may take longer; the third poll receives the message."""
     function, process = slow_function([[], [], [MESSAGE]])
     SystemClock().sleep(1.5)
 

@@ -317,7 +317,7 @@ def _executing(statement: str) -> Callable[..., None]:
     return handle
 
 
-def test_a_handler_that_hides_the_inboxs_table_from_its_mark_has_its_own_transaction(engine: Engine) -> None:
+def test_a_handler_that_hides_the_inboxs_table_has_its_own_transaction(engine: Engine) -> None:
     """Its neighbour takes the other table away before the commit, whose own mark could not tell."""
     world, name = a_world(engine), "sluice_inbox_group"
     is_postgres = engine.dialect.name == POSTGRES
