@@ -86,15 +86,23 @@ class BegunTransaction:
 
     Args:
         transaction_id: the id of the transaction on Postgres if it is known; None queries it.
+        was_committed: returns whether its rows may have been committed; None means that only the id tells. After a
+            crash, or on a standby that took over, Postgres gives the ids of transactions whose log it has not to new
+            ones.
     """
 
-    def __init__(self, session: Session, transaction_id: int | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        transaction_id: int | None = None,
+        was_committed: Callable[[Connection], bool] | None = None,
+    ) -> None:
         self._session, self._transaction = session, session.get_transaction()
         self._connection = session.connection()
         self._engine = session.workers_engine if isinstance(session, MessageSession) else self._connection.engine
         self._driver: Any = self._connection.connection.driver_connection
         self._is_sqlite = self._connection.dialect.name == "sqlite"
-        self._id = transaction_id
+        self._id, self._was_committed = transaction_id, was_committed
         self._mark: Mark | None = None
         self._has_committed = self.has_refused_driver = self._is_rolled_back = self._is_ended = False
         self._is_authorizer = True
@@ -233,7 +241,7 @@ class BegunTransaction:
                 describe="a transaction's end",
                 until=lambda found: found != _IN_PROGRESS,
             )
-            return ended == _COMMITTED
+            return ended == _COMMITTED and (self._was_committed is None or self._was_committed(connection))
         return True
 
     def _can_answer(self) -> bool:

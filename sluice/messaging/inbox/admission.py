@@ -127,6 +127,10 @@ class Inbox(Parking):
             lock=admission.lock,
         )
 
+    def was_committed(self, connection: Connection, envelope: Envelope, admission: Admission) -> bool:
+        """Return whether the transaction that admitted a message may have been committed, by its group's row."""
+        return self._groups.was_locked_since(connection, envelope.event.group, admission.decided_at_us)
+
     def mark_at_once(self, envelope: Envelope, admission: Admission) -> tuple[str, dict[str, Any]] | None:
         """Return the statement of `mark`; see `GroupRows.advance_at_once`. None also if no lock is known."""
         if admission.lock is None:

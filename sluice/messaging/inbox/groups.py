@@ -163,6 +163,11 @@ class GroupRows:
         """Return Postgres' identity of the locks of this transaction; None on SQLite."""
         return None if connection.dialect.name == "sqlite" else RowLock(*connection.execute(_LOCK).one())
 
+    def was_locked_since(self, connection: Connection, group_id: str, now_us: int) -> bool:
+        """Return whether a transaction that locked a group's row at an instant or later was committed."""
+        locked_at_us = connection.execute(self.find(group_id).with_only_columns(groups.c.updated_at_us)).scalar()
+        return locked_at_us is not None and locked_at_us >= now_us
+
     def holds(self, connection: Connection, lock: RowLock) -> bool:
         """Return whether this transaction holds the lock, and the tables' names still mean the inbox's own tables."""
         return bool(connection.execute(_HOLDS, lock._asdict()).scalar_one())
@@ -223,11 +228,11 @@ class GroupRows:
             return None if lock is None else True
         self.gaps.write_missing(connection, group_id, epoch, (position.last_seq + 1, seq - 1), now_us)
         last_seq = self.gaps.over_skipped(connection, group_id, epoch, seq) if position.is_parked else seq
-        advanced = self._advanced(envelope, position, last_seq, now_us, attempt)
+        advanced = self._columns_behind(envelope, position, last_seq, now_us, attempt)
         if lock is None:
             self.write(connection, group_id, advanced)
             return None
-        return connection.execute(_CHANGE_IN, advanced | self._found(group_id) | lock._asdict()).rowcount == 1
+        return connection.execute(_CHANGE_IN, advanced | self._key(group_id) | lock._asdict()).rowcount == 1
 
     def advance_at_once(
         self, envelope: Envelope, position: Position, decision: Decision, now_us: int, *, attempt: int, lock: RowLock
@@ -238,10 +243,10 @@ class GroupRows:
         """
         if envelope.event.type == TOMBSTONE or not _is_plain(envelope, position, decision):
             return None
-        advanced = self._advanced(envelope, position, envelope.seq, now_us, attempt)
-        return _change_at_once(), advanced | self._found(envelope.event.group) | lock._asdict()
+        advanced = self._columns_behind(envelope, position, envelope.seq, now_us, attempt)
+        return _change_at_once(), advanced | self._key(envelope.event.group) | lock._asdict()
 
-    def _advanced(
+    def _columns_behind(
         self, envelope: Envelope, position: Position, last_seq: int, now_us: int, attempt: int | None
     ) -> dict[str, Any]:
         """Return the columns of a group's row behind a message; `attempt` is None if it died."""
@@ -261,12 +266,12 @@ class GroupRows:
             }
         return advanced
 
-    def _found(self, group_id: str) -> dict[str, Any]:
+    def _key(self, group_id: str) -> dict[str, Any]:
         return {"of_consumer": self._policy.consumer, "of_group": group_id}
 
     def write(self, connection: Connection, group_id: str, values: Mapping[str, Any]) -> None:
         """Change the row of a group."""
-        connection.execute(_CHANGE, self._found(group_id) | dict(values))
+        connection.execute(_CHANGE, self._key(group_id) | dict(values))
 
 
 def _is_plain(envelope: Envelope, position: Position, decision: Decision) -> bool:

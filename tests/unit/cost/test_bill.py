@@ -136,7 +136,10 @@ def test_bundles_of_a_function_are_invoked_together() -> None:
     """Handlers take their time for each event; the invocation, 0.20 for a million, is divided."""
     consumer = Consumer(name="f", handlers="shop.billing", runtime=Lambda(batch_size=1), processing_seconds=0.1)
     alone, made = (
-        bill(replace(_FIFTY, consumers=(consumer,)), replace(_THOUSANDS, events_per_message=events))
+        bill(
+            replace(ONE, topics=(Topic(bundle_events_max=25),), consumers=(consumer,)),
+            replace(_THOUSANDS, events_per_message=events),
+        )
         for events in (1, 10)
     )
 
@@ -409,7 +412,7 @@ def test_the_guide_to_runtimes_has_the_figures_of_a_bill() -> None:
     guide = (PROJECT / "docs" / "guides" / "runtimes.md").read_text(encoding="utf-8")
     table = re.findall(r"^\| ([\d.]+) s \| (\d.+?) \| (\d.+?) \| ([\d.]+) million", guide, re.MULTILINE)
 
-    def expected(seconds: str, digits: int) -> tuple[str, ...]:
+    def expectation(seconds: str, digits: int) -> tuple[str, ...]:
         consumer = Consumer(name="billing", processing_seconds=float(seconds), lanes=4)
         environment = Environment(name="prod", architecture=Architecture.ARM64, consumers=(consumer,))
         idle, million = (runtime_cost(environment, consumer, messages) for messages in (0, 1_000_000))
@@ -418,4 +421,4 @@ def test_the_guide_to_runtimes_has_the_figures_of_a_bill() -> None:
         return seconds, *costs, f"{idle.break_even_messages / 1_000_000:.{digits}f}"
 
     assert len(table) == 4
-    assert table == [expected(row[0], len(row[3].partition(".")[2])) for row in table]
+    assert table == [expectation(row[0], len(row[3].partition(".")[2])) for row in table]

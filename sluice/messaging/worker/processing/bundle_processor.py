@@ -29,7 +29,7 @@ from sluice.messaging.worker.processing.event_processor import (
     EventProcessor,
     decode_event,
 )
-from sluice.messaging.worker.processing.handler_runner import HandlerAttempt
+from sluice.messaging.worker.processing.handler_runner import HandlerAttempt, TransactionMark
 from sluice.messaging.worker.processing.message_lease import MessageLease
 from sluice.messaging.worker.processing.transactions import DatabaseAway, TransactionFailedError
 from sluice.terminal.logger import Logger
@@ -160,7 +160,7 @@ class BundleProcessor(EventProcessor):
                     continue
                 self._failpoint("in_transaction")
                 lease.check()
-                shared = shared or _share(session, admission)
+                shared = shared or _share(session, self._mark_of(arrived, admission))
                 attempt = HandlerAttempt(
                     session=session,
                     envelope=arrived.envelope,
@@ -224,8 +224,8 @@ class BundleProcessor(EventProcessor):
         session.commit()
 
 
-def _share(session: Session, admission: Admission) -> BegunTransaction:
-    """Return the transaction in which a group was locked, guarded for the handlers that share it."""
-    shared = BegunTransaction(session, None if admission.lock is None else admission.lock.transaction_id)
+def _share(session: Session, mark: TransactionMark) -> BegunTransaction:
+    """Return the transaction that a mark belongs to, guarded for the handlers that share it."""
+    shared = BegunTransaction(session, mark.transaction_id, mark.was_committed)
     shared.guard(is_shared=True)
     return shared

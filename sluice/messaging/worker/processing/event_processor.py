@@ -297,6 +297,7 @@ class EventProcessor:
             partial(self._inbox.mark, envelope=arrived.envelope, admission=admission),
             None if admission.lock is None else admission.lock.transaction_id,
             partial(self._inbox.mark_at_once, arrived.envelope, admission),
+            partial(self._inbox.was_committed, envelope=arrived.envelope, admission=admission),
         )
 
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:

@@ -59,11 +59,14 @@ class TransactionMark(NamedTuple):
         mark: writes into the transaction that the message is handled.
         transaction_id: the id of Postgres, if the statement that locked the group returned it.
         statement: returns the one statement of Postgres that does the same, if one suffices.
+        was_committed: returns whether the transaction may have been committed, by the rows that it would have left;
+            None means that only its id tells.
     """
 
     mark: Mark
     transaction_id: int | None = None
     statement: Callable[[], MarkStatement | None] = lambda: None
+    was_committed: Callable[[Connection], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +139,7 @@ class _Transaction:
                 self._mark = self._attempt.admit()
                 begun = self._attempt.shared
                 if begun is None:
-                    begun = BegunTransaction(self._attempt.session, self._mark.transaction_id)
+                    begun = BegunTransaction(self._attempt.session, self._mark.transaction_id, self._mark.was_committed)
                     begun.guard()
                 else:
                     begun.lend()

@@ -447,6 +447,32 @@ def _work(inbox: World) -> None:
     inbox.work_until_idle(inbox.worker(poll_seconds=0), steps_max=20)
 
 
+def test_a_crash_under_a_handler_costs_its_message_no_attempt(crashing: Any) -> None:
+    """After a crash Postgres gives ids of transactions that it forgot to new ones, which are committed here."""
+    engine = engines.engine(crashing.get_uri())
+    world = World(engine)
+    world.send("a")
+
+    def crash(session: Session, _: Event, __: Context) -> None:
+        own_id = session.execute(text("SELECT txid_current()")).scalar_one()
+        postgres_server.restart(crashing, "immediate")
+        others, new_id = engines.engine(crashing.get_uri()), 0
+        while new_id < own_id:
+            with others.begin() as connection:
+                connection.execute(effects.insert().values(consumer="theirs", group_id="z", seq=0))
+                new_id = connection.execute(text("SELECT txid_current()")).scalar_one()
+        others.dispose()
+        session.execute(text("SELECT 1"))
+
+    world.handler_steps["a", 1] = [crash]
+    world.work_until_idle(world.worker(poll_seconds=0), steps_max=50)
+    handled = world.committed_effects()
+    engine.dispose()
+
+    assert handled == [("a", 1)]
+    assert [call.attempt for call in world.calls] == [1, 1]
+
+
 @pytest.fixture
 def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Yield a Postgres with tables that writes its log late, so that a crash takes back all that did not wait."""
