@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import DatabaseError, IntegrityError, close_old_connections, connections, transaction
+from django.utils import timezone
 from sqlalchemy import text
 
 from sluice.clock import eventually
@@ -439,7 +440,7 @@ def test_a_handler_has_djangos_functions_types_and_role(alias: str) -> None:
     def invoice(event: Event, context: Context) -> None:
         made = Invoice.objects.using(alias).create(order=event.group, cents=5)
         found = Invoice.objects.using(alias).filter(
-            cents__regex="^5$", made_at__date=made.made_at.date(), order__iexact="ORDER-7"
+            cents__regex="^5$", made_at__date=timezone.localdate(made.made_at), order__iexact="ORDER-7"
         )
         assert found.get().made_at.tzinfo is not None
         assert next(iter(Invoice.objects.using(alias).iterator(chunk_size=1))).order == "order-7"
