@@ -58,12 +58,12 @@ first-lane: setup
 	@$(MAKE) --no-print-directory spark-tests
 	@$(MAKE) --no-print-directory localstack-tests
 	@$(MAKE) --no-print-directory proofs
+	@$(MAKE) --no-print-directory promises
 
 second-lane: setup
 	@$(MAKE) --no-print-directory bytecode
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory messaging-tests
-	@$(MAKE) --no-print-directory promises
 
 # On a clean clone each worker of pytest-xdist would compile what all of them import, at the same time.
 .PHONY: bytecode
@@ -91,10 +91,10 @@ integration: setup ## Tests with the real LocalStack, cdk, Postgres and Spark
 
 .PHONY: localstack-tests messaging-tests
 localstack-tests: setup
-	@$(PYTEST) -n 3 --dist loadgroup --durations=10 tests/integration --ignore tests/integration/messaging -m "not spark and not slow and not deep"
+	@$(PYTEST) -n 3 --dist loadgroup --durations=10 tests/integration --ignore-glob '*/integration/messaging/[!o]*' --ignore '$(CURDIR)/tests/integration/messaging/outbox' -m "not spark and not slow and not deep"
 
 messaging-tests: setup
-	@$(PYTEST) -n 3 --dist loadgroup --durations=10 tests/integration/messaging -m "not spark and not slow and not deep"
+	@$(PYTEST) -n 3 --dist loadgroup --durations=10 tests/integration/messaging --ignore tests/integration/messaging/overview -m "not spark and not slow and not deep"
 
 .PHONY: spark-tests
 spark-tests: setup

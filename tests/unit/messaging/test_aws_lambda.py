@@ -104,7 +104,12 @@ def faults_of(harness: LambdaHarness, *, rejected: set[str], published: list[str
         pytest.param(report_only_the_failed, {"out of order"}, id="report-only-the-failed"),
         pytest.param(stop_the_whole_batch, {"a failure held up another group"}, id="stop-the-whole-batch"),
         pytest.param(delete_before_commit, {"lost"}, id="delete-before-commit"),
-        pytest.param(remember_failed_groups, {"dead and never tried", "lost"}, id="remember-failed-groups"),
+        pytest.param(
+            remember_failed_groups,
+            {"dead and never tried", "lost"},
+            id="remember-failed-groups",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             count_receives_as_attempts,
             {"dead and never tried", "dead before its attempts were used up"},
