@@ -219,7 +219,8 @@ class BegunTransaction:
         if getattr(self._driver, "is_joined", False):  # in a test, to a transaction whose owner lets nobody commit
             return False
         if _transaction_status(self._driver) == _IN_TRANSACTION and self._can_answer():
-            return bool(self._driver.transaction_id() != self._id)
+            with suppress(psycopg.OperationalError):  # a handler may have closed its socket
+                return bool(self._driver.transaction_id() != self._id)
         close_session(self._session)
         with engines.looking(self._engine) as connection:
             return self._has_committed_on(connection)

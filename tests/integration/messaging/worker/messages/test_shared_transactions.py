@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -330,3 +331,15 @@ def test_a_handler_that_hides_the_inboxs_table_has_its_own_transaction(engine: E
 
     assert world.committed_effects() == EVERY_EVENT
     assert world.called_places.count(("a", 1)) == 1 + is_postgres
+
+
+@pytest.mark.parametrize("seq", [1, 2, COUNT])
+def test_a_handler_of_a_bundle_that_closes_its_descriptor_harms_no_event(on_postgres: Engine, seq: int) -> None:
+    """The socket is closed below psycopg. Its event is handled at a later try over another connection."""
+    world = a_world(on_postgres)
+    world.handler_steps["a", seq] = [lambda session, *_: os.close(driver_of(session).fileno())]
+
+    world.work_until_idle(world.worker())
+
+    assert world.committed_effects() == EVERY_EVENT
+    assert world.bodies_in_dlq() == []
