@@ -80,8 +80,8 @@ def _over_time(
     return draw_figure(chart, name=name, title=title, description=description, svg_title=f"{title} over time")
 
 
-def throughput(series: RunSeries) -> Figure:
-    """Return messages per second, in and out."""
+def throughput(series: RunSeries, counted: str = "messages") -> Figure:
+    """Return messages, or what else is counted, per second, in and out."""
     seconds = series["bin_seconds"]
     published = ChartLine("published", _bin_points(series, series["published"], seconds), "var(--ink)")
     description = (
@@ -90,16 +90,16 @@ def throughput(series: RunSeries) -> Figure:
     )
     lines = [published, *_queue_lines(series, "received", seconds)]
     return _over_time(
-        series, lines, Axis(title="messages per second"), description, name="throughput", title="Throughput"
+        series, lines, Axis(title=f"{counted} per second"), description, name="throughput", title="Throughput"
     )
 
 
-def backlog(series: RunSeries) -> Figure:
-    """Return how many messages waited in each queue."""
+def backlog(series: RunSeries, counted: str = "messages") -> Figure:
+    """Return how many messages, or what else is counted, waited in each queue."""
     most = _largest_text(series, "waiting")
     description = f"Acknowledged and not yet received once, at the end of each bin. Most at once: {most}."
     lines = _queue_lines(series, "waiting")
-    return _over_time(series, lines, Axis(title="messages waiting"), description, name="backlog", title="Backlog")
+    return _over_time(series, lines, Axis(title=f"{counted} waiting"), description, name="backlog", title="Backlog")
 
 
 def tasks(series: RunSeries) -> Figure:

@@ -19,6 +19,7 @@ from sluice.judge.report.summary import (
     NO_THRESHOLD,
     NOT_EXERCISED,
     ThresholdResult,
+    bundle_counts,
     consumer,
     exercise_sentence,
     families,
@@ -29,6 +30,7 @@ from sluice.judge.report.summary import (
     replay_sentence,
     since,
     threshold_results,
+    unit,
     where,
     witness_lines,
 )
@@ -68,7 +70,7 @@ def html(verdict: Verdict, run_series: RunSeries) -> str:
         "properties": _properties(verdict.properties),
         "anomalies": _anomalies(verdict, run_series),
         "faults": _faults(verdict, run_series),
-        "charts": "".join(map(figure_html, _over_time(run_series, is_scaled="scaling" in run))),
+        "charts": "".join(map(figure_html, _over_time(run_series, unit(verdict.measures), is_scaled="scaling" in run))),
         "ranks": "".join(map(figure_html, _by_rank(run_series)))
         or '<p class="soft">No latency was measured of two groups.</p>',
         "tables": "".join(map(table_html, figures.tables(run_series))),
@@ -115,18 +117,19 @@ def _tiles(verdict: Verdict) -> str:
     if not measures:
         return ""
     short = units.short_names(list(measures["queues"]))
-    published = measures["published"]
+    published, counted = measures["published"], unit(measures)
     tiles = [
-        ("published", f"{published['count']:,}", f"messages, {units.rate(published['per_second'])}"),
+        ("published", f"{published['count']:,}", f"{counted}, {units.rate(published['per_second'])}"),
         *(
             (
                 f"received, {short[queue]}",
                 f"{of['received']['count']:,}",
-                f"messages, {units.rate(of['received']['per_second'])};"
+                f"{counted}, {units.rate(of['received']['per_second'])};"
                 f" p50 {_quantile(of, 'p50')}, p99 {_quantile(of, 'p99')}",
             )
             for queue, of in measures["queues"].items()
         ),
+        *([("received, in all", *counts)] if (counts := bundle_counts(measures)) is not None else []),
         (
             "recorded",
             f"{measures['events']:,}",
@@ -270,10 +273,10 @@ def _recovery_html(fault: Mapping[str, Any], allowed: float | None) -> str:
     return f'<span class="mark {_css_class(holding)}">{_SIGNS[holding]} {units.seconds(seconds)}</span>'
 
 
-def _over_time(series: RunSeries, *, is_scaled: bool) -> list[Figure]:
+def _over_time(series: RunSeries, counted: str, *, is_scaled: bool) -> list[Figure]:
     return [
-        figures.throughput(series),
-        figures.backlog(series),
+        figures.throughput(series, counted),
+        figures.backlog(series, counted),
         *((figures.tasks(series),) if is_scaled else ()),
         *(
             figures.latency(series, queue, name=f"latency-{index}")
@@ -330,8 +333,6 @@ def _failures(verdict: Verdict, series: RunSeries) -> str:
     calls = verdict.measures.get("calls")
     if calls:
         rows.append((f"throttled, of {calls['count']:,} calls", f"{calls['throttled']:,}"))
-    if bundles := verdict.measures.get("bundles"):
-        rows.append((f"messages in which {bundles['events']:,} events were received", f"{bundles['messages']:,}"))
     if not rows:
         return '<p class="soft">No call failed, none was throttled, and nothing came a second time.</p>'
     return (figure_html(drawn) if drawn is not None else "") + pairs(rows)

@@ -225,10 +225,10 @@ def _measures(measures: Mapping[str, Any]) -> str:
     lines = [
         "## Measures",
         "",
-        f"- published {published['count']:,} messages in {span}, {_per_second(published)}",
-        f"- {measures['events']:,} events in {measures['groups']:,} groups,"
+        f"- published {published['count']:,} {unit(measures)} in {span}, {_per_second(published)}",
+        *([f"- received {' '.join(counts)}"] if (counts := bundle_counts(measures)) is not None else []),
+        f"- a history of {measures['events']:,} events in {measures['groups']:,} groups,"
         f" {measures['suspect_groups']:,} of them looked at closely",
-        *([f"- {sentence}"] if (sentence := _bundle_sentence(measures)) is not None else []),
         "",
         "| from intended publish to | received | rate | p50 | p95 | p99 | max |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -245,13 +245,18 @@ def _measures(measures: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _bundle_sentence(measures: Mapping[str, Any]) -> str | None:
-    """Return how many events were received in how many messages; None if each came alone."""
+def unit(measures: Mapping[str, Any]) -> str:
+    """Return what the numbers of a run count: messages, or events where some travelled together."""
+    return "events" if "bundles" in measures else "messages"
+
+
+def bundle_counts(measures: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return (how many events were received, words that say in how many messages); None if each came alone."""
     of = measures.get("bundles")
     if of is None:
         return None
     mean = f"{of['events'] / of['messages']:.1f} a message" if of["messages"] else "in messages that are not on record"
-    return f"received {of['events']:,} events in {of['messages']:,} messages, {mean}"
+    return f"{of['events']:,}", f"events in {of['messages']:,} messages, {mean}"
 
 
 def _faults(done: Sequence[Mapping[str, Any]]) -> str:

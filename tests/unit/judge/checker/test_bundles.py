@@ -130,7 +130,9 @@ def test_a_run_with_bundles_is_valid(boundaries: Sequence[int], suspect_count: i
     assert verdict.status is PropertyStatus.VALID
     assert verdict.measures["suspect_groups"] == suspect_count
     assert verdict.measures["bundles"] == {"events": 10, "messages": 4}  # five from each of two queues
-    assert "- received 10 events in 4 messages, 2.5 a message" in markdown(verdict)
+    summary = markdown(verdict)
+    assert "- received 10 events in 4 messages, 2.5 a message" in summary
+    assert "- published 4 events in " in summary
 
 
 @pytest.mark.parametrize(
