@@ -113,6 +113,11 @@ def message_group_id(group_number: int) -> str:
     return f"g{group_number:06d}"
 
 
+def group_number(message_group_id: str) -> int:
+    """Return the group of a message group id."""
+    return int(message_group_id.removeprefix("g"))
+
+
 @dataclass(frozen=True)
 class Plan:
     """All publishes of one run; for a profile with a trace, `trace_file` is the file with the recorded arrivals."""

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.history.events import CallOutcome, Kind
 from sluice.judge.folder.layout import WORKER_LOGS
 from sluice.recorder.journal import SUFFIX, read_parts
-from spark_load.plan.plan import SCHEMA, Plan
+from spark_load.plan.plan import SCHEMA, Plan, group_number
 from spark_load.publish import relays
 from spark_load.publish.bodies import RELAYED_ATTRIBUTES, message_keys
 from spark_load.publish.pacing import RESENT_WITHIN_SECONDS
@@ -31,7 +31,7 @@ _PLAN_SCHEMA = "idx bigint, publish_attempt int, group_number int, offset_us big
 _BLOCK_SCHEMA = "task int, moment bigint, rows binary"
 _PLAN_ROWS_PER_TASK = 100_000
 _MOMENT_US = 100_000
-_SENT = ["message_group_id", "idx", "outcome", "invoked_at_us", "task_attempt"]
+_SENT = ["message_group_id", "idx", "outcome", "invoked_at_us", "task_attempt", "call_id"]
 _ORDER = [("offset_us", "ascending"), ("publish_attempt", "ascending"), ("idx", "ascending")]
 
 
@@ -125,6 +125,7 @@ def publish_share(run: LoadRun, rows: Iterator[pa.RecordBatch]) -> TaskProgress:
                 clock=context.clock,
                 name=context.name,
                 event_bytes_max=run.deployment.event_bytes_max,
+                sent_before=bundles_sent_before(run, context),
             )
             rows = rows_to_publish(run, context.coordinator, rows) if run.begin_by_us else rows
             if context.again:
@@ -154,11 +155,7 @@ def messages_sent_before(run: LoadRun, context: TaskContext) -> pa.Array:
     As in a resumed run, they are those that the task's journals record as acknowledged. A message whose publish was
     never answered is published again with its deduplication id, while SNS remembers that id.
     """
-    sent = pa.concat_tables(
-        part.filter(pc.equal(part.column("kind"), Kind.PUBLISHED.value)).select(_SENT)
-        for path in sorted(run.journals.glob(f"{context.name}-*{SUFFIX}"))
-        for part in read_parts(path)
-    )
+    sent = _earlier_publishes(run, context)
     has_envelopes = run.plan.profile.has_services
     keys = message_keys(sent.column("idx"), sent.column("message_group_id"), has_envelopes=has_envelopes)
     is_acked = pc.equal(sent.column("outcome"), CallOutcome.OK.value)
@@ -170,6 +167,31 @@ def messages_sent_before(run: LoadRun, context: TaskContext) -> pa.Array:
     earlier = TaskProgress(worker=f"{EARLIER}-{context.name}", role=EARLIER, done=acked_now.as_py() or 0)
     context.coordinator.report(earlier, now=True)
     return keys.filter(pc.or_(is_acked, is_forgotten)).combine_chunks()
+
+
+def bundles_sent_before(run: LoadRun, context: TaskContext) -> dict[tuple[int, int], int]:
+    """Return how many events the bundles have that earlier processes of a task sent, by group and idx of the first.
+
+    Of those without an answer, a repeat has to be the same message. The service would take another one for new. An
+    outbox takes an event once, whatever it comes with.
+    """
+    is_first = not (context.again or run.attempt)
+    if is_first or run.plan.profile.bundle_events_max == 1 or run.transport == OUTBOX:
+        return {}
+    bundles = _earlier_publishes(run, context).group_by(["call_id", "message_group_id"], use_threads=False)
+    found = bundles.aggregate([("idx", "first"), ("idx", "count_distinct")])
+    groups = map(group_number, found.column("message_group_id").to_pylist())
+    firsts, counts = (found.column(name).to_pylist() for name in ("idx_first", "idx_count_distinct"))
+    return dict(zip(zip(groups, firsts, strict=True), counts, strict=True))
+
+
+def _earlier_publishes(run: LoadRun, context: TaskContext) -> pa.Table:
+    """Return the rows of publishes in the journals of a task, also of its earlier processes."""
+    return pa.concat_tables(
+        part.filter(pc.equal(part.column("kind"), Kind.PUBLISHED.value)).select(_SENT)
+        for path in sorted(run.journals.glob(f"{context.name}-*{SUFFIX}"))
+        for part in read_parts(path)
+    )
 
 
 def _publish_addresses(run: LoadRun) -> list[str]:

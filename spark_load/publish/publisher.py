@@ -48,13 +48,17 @@ class LoadPublisher:
         clock: Clock,
         name: str,
         event_bytes_max: int,
+        sent_before: Mapping[tuple[int, int], int] | None = None,
     ) -> None:
         self._plan, self._run, self._addresses, self._transport = plan, run, addresses, transport
         self._coordinator, self._clock = coordinator, clock
         profile = plan.profile
         bundle_max = min(profile.bundle_events_max, max(1, event_bytes_max // profile.largest_bytes))
         self._scheduler = GroupScheduler(
-            group_count=profile.group_count, address_count=len(addresses), bundle_max=bundle_max
+            group_count=profile.group_count,
+            address_count=len(addresses),
+            bundle_max=bundle_max,
+            sent_before=sent_before,
         )
         self._retry_policy = RetryPolicy(self._uniform)
         self._progress = TaskProgress(worker=name, role="publish")

@@ -75,11 +75,21 @@ class GroupScheduler:
     """The messages that are due; those of group g go to address g modulo their number.
 
     A call never holds two messages of one group; but a message may be a bundle of several, up to `bundle_max`. A bundle
-    that failed is taken again as it was.
+    that failed is taken again as it was. So is one that an earlier process sent: `sent_before` has how many messages it
+    has, by group and idx of its first.
     """
 
-    def __init__(self, *, group_count: int, address_count: int, bundle_max: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        group_count: int,
+        address_count: int,
+        bundle_max: int = 1,
+        sent_before: Mapping[tuple[int, int], int] | None = None,
+    ) -> None:
         self._address_count, self._bundle_max = address_count, bundle_max
+        self._sent_before = dict(sent_before or {})
+        self._partial: list[int] = []  # the first rows of such bundles, of which messages are not due yet
         self._bundles: dict[int, list[int]] = {}  # the rows of each bundle that was taken, by its first row
         self._rows = _Rows()
         self._last = np.zeros(group_count, np.int64)  # the last row of each group that is open; 0 for none
@@ -124,6 +134,8 @@ class GroupScheduler:
 
         The earliest intended time comes first.
         """
+        if self._sent_before:
+            rows = self._without_partial(rows)
         if self._address_count == 1:
             self._ready[0] += rows.tolist()
             self._is_sorted[0] = False
@@ -132,6 +144,22 @@ class GroupScheduler:
         for queue_index in np.unique(queue_indexes).tolist():
             self._ready[queue_index] += rows[queue_indexes == queue_index].tolist()
             self._is_sorted[queue_index] = False
+
+    def _without_partial(self, rows: Any) -> Any:
+        """Return these rows and those held back, without those that begin a part of an earlier process's bundle."""
+        looked, self._partial, whole = [*self._partial, *rows.tolist()], [], []
+        for row in looked:
+            key = (int(self._rows.get("group_number", row)), int(self._rows.get("idx", row)))
+            count = self._sent_before.get(key, 0)
+            bundle = self._first_rows(row, count)
+            if len(bundle) < count:
+                self._partial.append(row)
+                continue
+            if count:
+                self._bundles[row] = bundle
+                del self._sent_before[key]
+            whole.append(row)
+        return np.array(whole, np.int64)
 
     def _sorted_rows(self, queue_index: int) -> list[int]:
         """Return the rows of the ready groups' first messages, the latest in the plan first.
@@ -174,11 +202,15 @@ class GroupScheduler:
     def _bundle(self, first: int) -> list[int]:
         """Return the rows of the bundle that begins with this row: the messages of its group that wait now."""
         if first not in self._bundles:
-            rows = [first]
-            while len(rows) < self._bundle_max and (following := int(self._rows.get("following", rows[-1]))):
-                rows.append(following)
-            self._bundles[first] = rows
+            self._bundles[first] = self._first_rows(first, self._bundle_max)
         return self._bundles[first]
+
+    def _first_rows(self, first: int, count: int) -> list[int]:
+        """Return this row and those behind it in its group, at most `count`."""
+        rows = [first]
+        while len(rows) < count and (following := int(self._rows.get("following", rows[-1]))):
+            rows.append(following)
+        return rows
 
     def columns(self, rows: Sequence[int]) -> dict[str, Any]:
         """Return the columns given to `add` for messages that were taken."""

@@ -2,7 +2,7 @@
 
 A message that was acknowledged is not published again, and neither are its repeats. A message whose last publish was
 never answered may be in the topic. While the service remembers its deduplication id, it is published again, which is
-safe. Later it is not, because it would be a second message.
+safe; a bundle is published as it was. Later it is not, because it would be a second message.
 """
 
 import fcntl
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from sluice import limits
@@ -199,13 +199,14 @@ def begin_by_us(spark: SparkSession, run: LoadRun, rows: DataFrame) -> dict[int,
     """Return the instant by which the run must continue, for each message that was never answered.
 
     After it, the message would be published at its planned time when the service has forgotten its deduplication id.
+    The events of a bundle have the earliest of their instants: a part of a bundle would be another message.
     """
     unanswered = _messages_sent_before(spark, run).where(~F.col("is_acked") & F.col("unanswered_at_us").isNotNull())
     until_us = F.col("unanswered_at_us") + RESENT_WITHIN_SECONDS * 1_000_000
     waits_us = F.greatest(F.lit(0), F.col("offset_us") - run.resumed_at_us)
-    found = (
-        rows.where("publish_attempt = 1").join(unanswered, "idx").select("idx", (until_us - waits_us).alias("by_us"))
-    )
+    bundle = Window.partitionBy("group_number", "unanswered_at_us")
+    by_us = F.min(until_us - waits_us).over(bundle).alias("by_us")
+    found = rows.where("publish_attempt = 1").join(unanswered, "idx").select("idx", by_us)
     return {row["idx"]: row["by_us"] for row in found.collect()}
 
 

@@ -65,6 +65,7 @@ BRIEF = profile.NamedProfile("brief", profile.parse(PROFILE, source="brief"))
 def _write_broken_journal(run: LoadRun, published: Mapping[int, tuple[str, int]]) -> None:
     """Write the journal of a publisher that died: number of a message to its last outcome, and seconds ago."""
     clock = SystemClock(run.clock_offset_us)
+    now_us = clock.now_us()
     journal = Journal(run.journals, "publish-0-0", common={"run": run.id, "worker": "publish-0", "task_attempt": 0})
     for idx, (outcome, ago_seconds) in published.items():
         journal.add(
@@ -74,7 +75,7 @@ def _write_broken_journal(run: LoadRun, published: Mapping[int, tuple[str, int]]
             message_group_id="g000000",
             idx=idx,
             outcome=outcome,
-            invoked_at_us=clock.now_us() - ago_seconds * 1_000_000,
+            invoked_at_us=now_us - ago_seconds * 1_000_000,
             responded_at_us=None if outcome == "info" else clock.now_us(),
         )
     journal.flush()
@@ -84,12 +85,15 @@ def _write_broken_journal(run: LoadRun, published: Mapping[int, tuple[str, int]]
 def test_only_messages_that_stay_single_are_published_again(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
-    """Acknowledged: not again. Refused: again. Never answered: again while it is remembered, and later never."""
+    """Acknowledged: not again. Refused: again. Never answered: again while it is remembered, and later never.
+
+    Messages 3 and 4 were a bundle, which has an end as a whole.
+    """
     text = (
         "messages_per_second: 5\nduration_seconds: 1\ngroup_count: 1\nduplicate_share: 1\nduplicate_after_seconds: 1\n"
     )
     run = replace(run_of(tmp_path, deployment.find(LOCAL, endpoint_url=endpoint.url), text), attempt=1)
-    _write_broken_journal(run, {0: ("ok", 300), 1: ("fail", 300), 2: ("info", 230), 3: ("info", 280)})
+    _write_broken_journal(run, {0: ("ok", 300), 1: ("fail", 300), 2: ("info", 230), 3: ("info", 280), 4: ("info", 280)})
     now_us = SystemClock(run.clock_offset_us).now_us()
     done = resume.read(spark, run)
 
@@ -103,7 +107,8 @@ def test_only_messages_that_stay_single_are_published_again(
     # 265 s, of which 230 are over and 0.2 pass until the message's turn comes
     assert {idx: by_us - now_us for idx, by_us in begin_by_us.items()} == {
         2: pytest.approx(34_800_000, abs=2_000_000),
-        3: pytest.approx(-15_400_000, abs=2_000_000),
+        3: pytest.approx(-15_600_000, abs=2_000_000),
+        4: begin_by_us[3] - now_us,
     }
     assert done.deleted == {}
     assert done.phases == frozenset()
@@ -264,6 +269,33 @@ def test_a_killed_task_is_unknown_and_its_run_ends_valid(
     _assert_unknown(broken, "recorder(s) did not finish", task)
     _assert_whole(whole)
     _assert_unknown(without, "recorder(s) did not finish", task)
+
+
+@pytest.mark.slow
+def test_a_bundle_without_an_answer_is_published_again_as_it_was(
+    spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path
+) -> None:
+    """While a call takes a second, more events wait for the next than for any call of the resumed run.
+
+    That next call is carried out, and its publisher is dead before the answer.
+    """
+    where, calls = deployment.find(LOCAL, endpoint_url=endpoint.url), itertools.count()
+    bundled = replace(BRIEF.profile, bundle_events_max=50, publish_linger_seconds=0.1)
+
+    def delay_and_kill(called: str) -> None:
+        number = next(calls) if called == "PublishBatch" else None
+        if number == 20:
+            SystemClock().sleep(1)
+        elif number == 21:
+            (journal,) = tmp_path.glob("*/journals/publish-0-0.arrows")
+            os.kill(_writer_of(journal), signal.SIGKILL)
+
+    endpoint.fault = delay_and_kill
+    broken, folder = run_load(spark, where, tmp_path, replace(BRIEF, profile=bundled), target="endpoint")
+    whole = _go_on(spark, folder, where)
+
+    _assert_unknown(broken, "recorder(s) did not finish", "publish-0")
+    _assert_whole(whole)
 
 
 @pytest.mark.slow

@@ -215,6 +215,22 @@ def _due_columns(count: int, first: int = 0) -> dict[str, Any]:
     }
 
 
+def test_a_bundle_of_an_earlier_process_is_taken_when_it_is_whole() -> None:
+    """Its three messages are due one by one, as those of a plan that is resumed."""
+    tested = GroupScheduler(group_count=1, address_count=1, bundle_max=5, sent_before={(0, 0): 3})
+    taken = []
+    for number in range(6):
+        tested.add(_due_columns(1, first=number))
+        taken.append(tested.take(0, 10))
+    assert tested.waiting_count == 3
+    tested.settle(taken[2])
+    following = tested.take(0, 10)
+
+    assert [len(rows) for rows in taken] == [0, 0, 3, 0, 0, 0]
+    assert tested.columns(taken[2])["idx"].tolist() == [0, 1, 2]
+    assert tested.columns(following)["idx"].tolist() == [3, 4, 5]
+
+
 def test_a_bundle_that_failed_is_taken_again_as_it_was() -> None:
     """Otherwise the retry would be another message, under another deduplication id."""
     tested = GroupScheduler(group_count=1, address_count=1, bundle_max=3)
