@@ -4,12 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 : "${AWS_ENDPOINT_URL:?is not set; run this through: python -m emulator run -- scripts/deploy-local.sh}"
-export CDK_DISABLE_CLI_TELEMETRY=1
+export CDK_DISABLE_CLI_TELEMETRY=1 PATH=$PWD/.venv/node/bin:$PWD/node_modules/.bin:$PWD/.venv/bin:$PATH
 out=$(mktemp -d)  # its own folder: two deployments from one checkout do not meet
 trap 'wait; rm -rf "$out"' EXIT
 often=$PWD/scripts/poll-often.cjs
 cdk=$(type -P cdk) || {
-  printf 'deploy-local: there is no cdk on the PATH; make setup, then make deploy, which has it there\n' >&2
+  printf 'deploy-local: there is no cdk in node_modules/.bin or on the PATH; make setup installs it\n' >&2
   exit 2
 }
 cdk() { node --require "$often" "$cdk" "$@" --no-notices; }

@@ -23,7 +23,7 @@ from spark_load.runtime import deployment
 from tests.chaos.system import database
 from tests.integration.spark_load.loads import run_load
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 ENVIRONMENT = Environment(
     name="faulty",
