@@ -141,13 +141,15 @@ class Run:
             stack.enter_context(self.lines)
             stack.callback(self._kill_all)
             if self.settings.has_bundles:
-                self._switch_bundles_on(worker_fleet)
+                self._tap_url = worker_fleet.tap("every-message")
             for name, role in self.settings.services.items():
                 module = self.settings.modules.relay if role == RELAY else self.settings.modules.worker
                 self._commands[name] = module, self._service(name, role)
             self._fill(self.settings.services)
             if not self.settings.is_cold:
                 self._warm_up()
+            if self.settings.has_bundles:
+                self._switch_bundles_on()
             self._begun_at = self.clock.monotonic()
             self._start_producers()
             unknown = self._harm()
@@ -156,9 +158,8 @@ class Run:
             stop([process for _, process in self.places[0].processes], self.clock)
             return self._report(worker_fleet, unknown, may_settle=may_settle)
 
-    def _switch_bundles_on(self, worker_fleet: WorkerFleet) -> None:
-        """Let relays bundle, and have a queue of the run's own get every message that the topic gets."""
-        self._tap_url = worker_fleet.tap("every-message")
+    def _switch_bundles_on(self) -> None:
+        """Let relays bundle from here on: the warm-up of a worker that loses events of bundles would have no end."""
         operator = OutboxOperator(actor="chaos", reason="chaos", topic=naming.topic_name(self.environment))
         with self.database.engine.begin() as connection:
             operator.switch_bundles(connection, self.settings.bundle_events_max)
@@ -245,7 +246,8 @@ class Run:
     def _warm_up(self) -> None:
         """Have every consumer begin every group before anything is harmed."""
         for number, group in enumerate(self._groups):
-            producers.produce(self._task(f"warm-up-{number}", (group,), dsn=self._dsn))
+            task = self._task(f"warm-up-{number}", (group,), dsn=self._dsn)
+            producers.produce(replace(task, batch_events_max=1))
         self._until(lambda progress: progress.is_done(CONSUMERS), "warm-up", self.settings.drain_seconds)
 
     def _all(self) -> Iterator[tuple[str, ForkedWorker]]:
@@ -427,7 +429,8 @@ class Run:
         called, sent = tuple(calls.read(self.folder / "calls")), list[bundles.SentMessage]()
         if self._tap_url is not None:
             sent = evidence.take_messages(worker_fleet.sqs, self._tap_url)
-            objections += bundles.objections(sent, found, called, evidence.resent_ids(self.database.engine))
+            resent = evidence.resent_ids(self.database.engine)
+            objections += bundles.objections(sent, found, called, resent, evidence.brought_back(self.database.engine))
         sizes, failed = bundles.sizes(sent), bundles.count_places(sent, bundles.failed_events(called))
         if self.settings.has_bundles:
             unknown = unknown or bundles.why_no_proof(sizes, failed)

@@ -69,9 +69,21 @@ def why_no_proof(messages: Mapping[int, int], failed: Mapping[str, int]) -> str 
 
 
 def objections(
-    sent: Sequence[SentMessage], found: DatabaseEvidence, calls: Collection[HandlerCall], resent: Collection[str]
+    sent: Sequence[SentMessage],
+    found: DatabaseEvidence,
+    calls: Collection[HandlerCall],
+    resent: Collection[str],
+    brought_back: Collection[ConsumerEvent],
 ) -> Iterator[str]:
-    """Yield each event in two different messages that no operator sent again, and each that died without a call."""
+    """Yield what is wrong with messages and deaths, which is mended when everything has drained, or never looked at.
+
+    Args:
+        sent: every message of the topic.
+        found: the databases.
+        calls: of all handlers.
+        resent: ids of events that an operator sent again.
+        brought_back: events that an operator brought back from a DLQ.
+    """
     messages: dict[str, set[str]] = defaultdict(set)
     for message in sent:
         for event_id in message.event_ids:
@@ -80,6 +92,9 @@ def objections(
         if len(different) > 1 and event_id not in resent:
             yield f"event {event_id} was sent in {len(different)} different messages"
     called = {(call.consumer, call.event_id) for call in calls}
-    for (consumer, event_id), reason in dead_events(found).items():
+    dead = dead_events(found)
+    for consumer, event_id in sorted(set(brought_back) - set(dead)):
+        yield f"{consumer}: event {event_id} was in the DLQ without a death of its own: it went there with a neighbour"
+    for (consumer, event_id), reason in dead.items():
         if (consumer, event_id) not in called:
             yield f"{consumer}: event {event_id} died, and its handler was never called: {reason}"

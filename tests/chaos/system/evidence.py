@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, TextClause, text
 
 from sluice.judge.databases import AppliedEffect, CommittedEvent, DatabaseEvidence, InboxNumbers, OutboxMessage
 from sluice.messaging.database import engines
-from tests.chaos.system.bundles import SentMessage
+from tests.chaos.system.bundles import ConsumerEvent, SentMessage
 from tests.chaos.system.producers import TransactionState
 
 _AT_US = "(extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::bigint"
@@ -23,6 +23,10 @@ _HELD = text("SELECT consumer, group_id, seq FROM sluice_inbox_parked WHERE held
 _SENT = text("SELECT group_id, group_seq FROM sluice_outbox WHERE status = 'sent' ORDER BY id")
 _RESENT = text(
     "SELECT event_id FROM sluice_outbox JOIN sluice_outbox_audit USING (group_id, group_seq) WHERE action = 'resend'"
+)
+_BROUGHT_BACK = text(
+    "SELECT consumer, event_id FROM sluice_inbox_audit, jsonb_array_elements(detail::jsonb -> 'moved') AS moved"
+    " JOIN sluice_outbox AS o ON (o.group_id, group_seq::text) = (moved ->> 0, moved ->> 2) WHERE action = 'redrive'"
 )
 _COMMITS = text("SELECT count(DISTINCT (producer, number)) FROM chaos_happened")
 _PROGRESS = text(
@@ -121,6 +125,12 @@ def resent_ids(engine: Engine) -> set[str]:
     """Return the ids of the events that an operator has sent again."""
     with engines.reading(engine) as connection:
         return set(connection.execute(_RESENT).scalars())
+
+
+def brought_back(engine: Engine) -> set[ConsumerEvent]:
+    """Return the events that operators found in the DLQ of a consumer, and brought back."""
+    with engines.reading(engine) as connection:
+        return {(consumer, event_id) for consumer, event_id in connection.execute(_BROUGHT_BACK)}
 
 
 def sent_numbers(connection: Connection) -> list[tuple[str, int]]:

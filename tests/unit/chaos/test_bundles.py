@@ -12,12 +12,12 @@ def test_an_event_in_two_messages_is_found_unless_it_was_resent() -> None:
     """The same message twice has the same deduplication id, and consumers get one."""
     sent = [SentMessage("x", ("a", "b")), SentMessage("x", ("a", "b")), SentMessage("y", ("b", "c"))]
 
-    assert list(bundles.objections(sent, _NOTHING, (), ())) == ["event b was sent in 2 different messages"]
-    assert list(bundles.objections(sent, _NOTHING, (), {"b"})) == []
+    assert list(bundles.objections(sent, _NOTHING, (), (), ())) == ["event b was sent in 2 different messages"]
+    assert list(bundles.objections(sent, _NOTHING, (), {"b"}, ())) == []
 
 
-def test_an_event_that_died_without_a_call_of_its_handler_is_found() -> None:
-    """It died with its neighbour."""
+def test_an_event_that_died_with_its_neighbour_is_found() -> None:
+    """Its handler was never called; or an operator found it in the DLQ, and its inbox knows of no death."""
     listed = [
         InboxNumbers(consumer="audit", group="g", epoch=1, seq=seq, through=seq, state=state, reason="poison")
         for seq, state in ((1, "dead"), (2, "redriven"), (3, "skipped"))
@@ -26,8 +26,11 @@ def test_an_event_that_died_without_a_call_of_its_handler_is_found() -> None:
     found = DatabaseEvidence(published=published, listed=listed)
     calls = [HandlerCall("audit", "a", is_doomed=True), HandlerCall("ledger", "b", is_doomed=True)]
 
-    assert list(bundles.objections([], found, calls, ())) == [
-        "audit: event b died, and its handler was never called: poison"
+    brought_back = {("audit", event_id) for event_id in "abd"}
+
+    assert list(bundles.objections([], found, calls, (), brought_back)) == [
+        "audit: event d was in the DLQ without a death of its own: it went there with a neighbour",
+        "audit: event b died, and its handler was never called: poison",
     ]
 
 
