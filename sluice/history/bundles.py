@@ -10,6 +10,7 @@ sorts, as text, behind the events in front of it, and before the next message.
 import hashlib
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,14 +89,20 @@ def whole_bundles(events: Iterable[HistoryEvent]) -> set[str]:
     """Return the ids of bundles that some rows record as one message, and others as events.
 
     The first were written by a recorder that does not know bundles. The id is a deduplication id or an SQS message id.
+    A row with the number or body of one of the bundle's events is no such row: that event came without the others.
     """
-    parted, whole = set[tuple[str, str]](), set[tuple[str, str]]()
+    parted, whole = defaultdict[tuple[str, str], set[int | str]](set), list[tuple[tuple[str, str], set[int | str]]]()
     for event in events:
         is_part = "." in (event.sqs_message_id or event.sns_message_id or "")
         for name, id_ in (("deduplication", event.deduplication_id), ("message", event.sqs_message_id)):
-            if id_ is not None and event.kind in _OF_MESSAGES:
-                (parted if is_part else whole).add((name, id_.rpartition(".")[0] if is_part else id_))
-    return {id_ for _, id_ in parted & whole}
+            if id_ is None or event.kind not in _OF_MESSAGES:
+                continue
+            content = {of for of in (event.idx, event.body_hash) if of is not None}
+            if is_part:
+                parted[name, id_.rpartition(".")[0]] |= content
+            else:
+                whole.append(((name, id_), content))
+    return {key[1] for key, content in whole if key in parted and content.isdisjoint(parted[key])}
 
 
 def part_number(number: str, position: int) -> str:

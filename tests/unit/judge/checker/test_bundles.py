@@ -76,6 +76,21 @@ def test_a_bundle_that_was_changed_on_its_way_is_invalid(saboteur: str, anomaly:
     assert verdict.status is PropertyStatus.INVALID
 
 
+@pytest.mark.parametrize("saboteur", ["drop-bundled-events", "lose-bundle-tails"])
+def test_a_bundle_of_which_one_event_is_left_is_invalid(saboteur: str, tmp_path: Path) -> None:
+    """It comes as a message without a bundle, as a recorder that knows no bundles never writes one."""
+    service = BundledService(tmp_path, saboteur_name=saboteur, is_planned=True)
+    service.publish(service.events("a", 2))
+    service.end()
+    service.work()
+    service.close()
+
+    verdict = _judge(engine_of(_events(tmp_path)))
+
+    assert {violation.anomaly for violation in verdict.violations} >= {"A1", "G3"}
+    assert verdict.status is PropertyStatus.INVALID
+
+
 _MIXED = "a producer that mixes"
 
 
@@ -170,6 +185,7 @@ def test_a_bundle_that_one_process_did_not_unpack_is_unknown(kind: Kind, tmp_pat
         replace(
             event,
             idx=5,
+            body_hash="of the bundle",
             batch_position=0,
             deduplication_id=(event.deduplication_id or "").rpartition(".")[0],
             sns_message_id=event.sns_message_id and event.sns_message_id.rpartition(".")[0],
