@@ -36,9 +36,27 @@ class _EditBundles(Hook):
             changed = self._edit(events, next((body for name, body in self._first.items() if name != group), None))
             self._first[group] = events[0]
             if changed != events and self.strikes():
-                body = bundle_body(changed)
-                digest = hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()
-                message |= {"Body": body, "MD5OfBody": digest}
+                message.update(_body(changed))
+
+
+class _SplitBundles(Hook):
+    """Lets received bundles come as two messages, of which one has the first event."""
+
+    operations = RECEIVE
+
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        for message in list(parsed.get("Messages", [])):
+            events = [event.body for event in bundled_bodies(message["Body"])]
+            if len(events) > 1 and self.strikes():
+                other = {**message, "MessageId": f"{message['MessageId'][:-4]}0000", **_body(events[1:])}
+                parsed["Messages"].insert(parsed["Messages"].index(message) + 1, other)
+                message.update(_body(events[:1]))
+
+
+def _body(events: list[str]) -> dict[str, str]:
+    """Return the fields of a message with these events."""
+    body = bundle_body(events)
+    return {"Body": body, "MD5OfBody": hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()}
 
 
 def _edit(edit: Callable[[list[str], str | None], list[str]]) -> Callable[[int], Hook]:
@@ -56,6 +74,7 @@ SABOTEURS = {
     "repeat-bundled-events": Saboteur(
         "has a bundle's first event twice in it", _edit(lambda events, _: [events[0], *events]), ("B1",)
     ),
+    "split-bundles": Saboteur("lets a bundle come as two messages", _SplitBundles, ("G3",)),
     "mix-bundles": Saboteur(
         "puts an event of another group into a bundle",
         _edit(lambda events, other: events if other is None else [*events, other]),

@@ -65,6 +65,7 @@ def test_no_lawful_recording_of_many_with_bundles_is_invalid(tmp_path: Path) -> 
         ("lose-bundle-tails", "A2"),
         ("swap-bundled-events", "C2"),
         ("repeat-bundled-events", "B1"),
+        ("split-bundles", "G3"),
         ("mix-bundles", "G3"),
     ],
 )
