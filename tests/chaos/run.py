@@ -430,7 +430,9 @@ class Run:
         if self._tap_url is not None:
             sent = evidence.take_messages(worker_fleet.sqs, self._tap_url)
             resent = evidence.resent_ids(self.database.engine)
-            objections += bundles.objections(sent, found, called, resent, evidence.brought_back(self.database.engine))
+            objections += bundles.objections(
+                sent, found, called, resent, evidence.events_from_dlqs(self.database.engine)
+            )
         sizes, failed = bundles.sizes(sent), bundles.count_places(sent, bundles.failed_events(called))
         if self.settings.has_bundles:
             unknown = unknown or bundles.why_no_proof(sizes, failed)

@@ -127,7 +127,7 @@ def resent_ids(engine: Engine) -> set[str]:
         return set(connection.execute(_RESENT).scalars())
 
 
-def brought_back(engine: Engine) -> set[ConsumerEvent]:
+def events_from_dlqs(engine: Engine) -> set[ConsumerEvent]:
     """Return the events that operators found in the DLQ of a consumer, and brought back."""
     with engines.reading(engine) as connection:
         return {(consumer, event_id) for consumer, event_id in connection.execute(_BROUGHT_BACK)}
