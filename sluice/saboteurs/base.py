@@ -148,7 +148,8 @@ class SqsCaller(Hook):
 
     def _listeners(self, client: BaseClient) -> Iterator[tuple[str, Callable[..., Any]]]:
         yield from super()._listeners(client)
-        yield f"before-sign.{client.meta.service_model.service_name}", self._before_sign
+        if hook.simulator_of(client) is None:  # whose clients sign nothing
+            yield f"before-sign.{client.meta.service_model.service_name}", self._before_sign
 
     def _before_sign(self, request_signer: Any, signing_name: str, region_name: str, **_: Any) -> None:
         """Take the credentials of a call; when they change, the own client is made anew."""
