@@ -19,6 +19,7 @@ this repository; the same seed draws the same ones of the same files.
 import argparse
 import ast
 import builtins
+import gc
 import random
 import re
 import subprocess
@@ -66,6 +67,7 @@ _NO_NOUN = re.compile(
 )
 _PREPOSITIONS = {"at", "by", "for", "from", "in", "of", "on", "to", "with"}
 _QUOTED = re.compile(r"`((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:\([^`]*\))?`")
+_COMMENT = re.compile(r"(^|  )#.*", re.MULTILINE)
 _OF_OTHERS = {"ddmin", "greenlet", "last_insert_rowid"}  # an algorithm, a package, a function of SQLite
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 _QUESTION = re.compile(r"(how|so long|what|whatever|where|whether|who|whoever)\b", re.IGNORECASE)
@@ -78,7 +80,7 @@ type AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 type AnyType = ast.ClassDef | ast.TypeAlias
 type Definition = AnyFunction | ast.ClassDef
 type Nodes = Sequence[ast.AST]
-"""All nodes of a module's syntax tree, the module itself first; walking the tree again would cost time."""
+"""A module and all its statements, the module first; of the names in expressions, the text is read."""
 
 
 def is_participle(word: str) -> bool:
@@ -119,15 +121,23 @@ def count(files: Mapping[str, str], others: Iterable[str] = ()) -> dict[str, lis
         others: names from other places than these files, which a docstring may quote.
     """
     found: dict[str, list[str]] = {kind: [] for kind in LIMITS}
-    trees = {path: list(ast.walk(ast.parse(text))) for path, text in files.items()}
+    trees = {path: _statements(text) for path, text in files.items()}
     for path, nodes in trees.items():
         for kind, place in _places(path, nodes):
             found[kind].append(place)
     found["participle modules"] = sorted({part for path in files for part in _misnamed_parts(path)})
     found["public names with two definitions"] = _doubled_public_names(trees)
     found["classes of the product whose name tests or benchmarks give to others"] = _doubled_types(trees)
-    found["names in back-quotes that are nowhere"] = _stale_names(trees, others)
+    found["names in back-quotes that are nowhere"] = _stale_names(files, trees, others)
     return found
+
+
+def _statements(text: str) -> Nodes:
+    nodes: list[ast.AST] = [ast.parse(text)]
+    for node in nodes:
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            nodes += getattr(node, field, ())
+    return nodes
 
 
 def _doubled_public_names(trees: Mapping[str, Nodes]) -> list[str]:
@@ -163,32 +173,21 @@ def _misnamed_parts(path: str) -> Iterator[str]:
             yield "/".join(parts[:count])
 
 
-def _stale_names(trees: Mapping[str, Nodes], others: Iterable[str]) -> list[str]:
-    """Return the places of names that a docstring has in back-quotes and that exist nowhere."""
+def _stale_names(files: Mapping[str, str], trees: Mapping[str, Nodes], others: Iterable[str]) -> list[str]:
+    """Return the places of names that a docstring has in back-quotes and that are in no code, string or path."""
     known, quoted = {*_OF_OTHERS, *dir(builtins), *others}, list[tuple[str, str]]()
     for path, nodes in trees.items():
-        known.update(re.split(r"[/.]", path))
-        docstrings = set()
+        lines = _COMMENT.sub("", files[path]).split("\n")
         for node in nodes:
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
                 docstring := ast.get_docstring(node)
             ):
-                docstrings.add(node.body[0].value)  # type: ignore[attr-defined]  # the expression that it is
+                first = node.body[0]
+                lines[first.lineno - 1 : first.end_lineno] = [""] * (first.end_lineno - first.lineno + 1)  # type: ignore[operator]
                 place = f"{path}:{getattr(node, 'lineno', 1)}"
                 quoted += [] if path == _OWN_PATH else [(place, name) for name in _QUOTED.findall(docstring)]
-        for node in nodes:
-            if node not in docstrings:
-                known.update(_names(node))
+        known.update(re.split(r"[/.]", path), re.findall(r"\w+", "\n".join(lines)))
     return [f"{place}: {name}" for place, name in quoted if not known.issuperset(name.split("."))]
-
-
-def _names(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a node defines or uses; of a string, its words."""
-    for field in ("id", "attr", "arg", "name", "asname"):
-        if isinstance(name := getattr(node, field, None), str):
-            yield from name.split(".")
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield from re.findall(r"\w+", node.value)
 
 
 def draw(files: Mapping[str, str], seed: int) -> Iterator[str]:
@@ -233,6 +232,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--list", action="store_true", help="print every place")
     parser.add_argument("--draw", type=int, metavar="SEED", help="print twenty functions, docstrings and tests")
     options = parser.parse_args(arguments)
+    gc.disable()  # a million nodes without a circle
     files = sources()
     if options.draw is not None:
         print(*draw(files, options.draw), sep="\n")
