@@ -61,14 +61,8 @@ first-lane: setup
 	@$(MAKE) --no-print-directory promises
 
 second-lane: setup
-	@$(MAKE) --no-print-directory bytecode
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory messaging-tests
-
-# On a clean clone each worker of pytest-xdist would compile what all of them import, at the same time.
-.PHONY: bytecode
-bytecode: setup
-	@-$(PYTEST) --collect-only --no-summary >/dev/null
 
 .PHONY: lint
 lint: setup ## ruff, mypy --strict, import-linter, our rules for names, actionlint, hadolint
@@ -82,7 +76,7 @@ lint: setup ## ruff, mypy --strict, import-linter, our rules for names, actionli
 
 .PHONY: unit
 unit: setup ## Tests that start no server and simulate no hours
-	@$(PYTEST) -n 3 --dist loadgroup tests/unit
+	@$(PYTEST) tests/unit
 
 .PHONY: integration
 integration: setup ## Tests with the real LocalStack, cdk, Postgres and Spark

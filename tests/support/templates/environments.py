@@ -231,8 +231,7 @@ EDITED = {
     ),
     BUNDLED: replace(ENVIRONMENTS["prod"], topics=(Topic(bundle_events_max=50),)),
     "local, with 45 tags": replace(_LOCAL, tags={f"key{number}": "" for number in range(45)}),
-    "dev, on spot": replace(_DEV, spot=True),
-    "dev, with keys": replace(_DEV, encryption=Encryption.CMK),
+    "dev, on spot and with keys": replace(_DEV, spot=True, encryption=Encryption.CMK),
     OWNED: replace(
         _STAGING,
         name="owned",

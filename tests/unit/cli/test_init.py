@@ -8,6 +8,7 @@ import json
 import os
 import pydoc
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -17,16 +18,25 @@ from pathlib import Path
 import pytest
 
 from sluice.cli.main import main
-from sluice.cli.new_project import init
+from sluice.cli.new_project import init, own_wheel
 from sluice.declaration import Lambda, load_declaration, naming
 from tests.support.project import PROJECT
 
 type Run = Callable[..., tuple[int, str]]
 
 
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the wheel, which every project gets and which takes a second to compress."""
+    folder = tmp_path_factory.mktemp("wheels")
+    own_wheel.write_wheel(folder)
+    return folder
+
+
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, wheels: Path) -> Run:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(init, "write_wheel", lambda folder: shutil.copytree(wheels, folder, dirs_exist_ok=True))
 
     def run(name: str, runtime: str = "tasks") -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["sluice", "init", "--runtime", runtime, "--", name])

@@ -132,7 +132,7 @@ def _in_both(
     return whole, some, len(part.events) / max(1, len(table))
 
 
-@pytest.mark.parametrize("group_count", [60, pytest.param(3_000, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("group_count", [30, pytest.param(3_000, marks=pytest.mark.deep)])
 def test_the_checker_finds_the_same_in_the_needed_events_of_a_group(group_count: int) -> None:
     seed = int(os.environ.get("SLUICE_SEED", secrets.randbits(32)))
     anomalies, cut_count = Counter[str](), 0

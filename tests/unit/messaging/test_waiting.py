@@ -13,7 +13,7 @@ import pytest
 from sluice.messaging.waiting import Stop
 from tests.support.project import PROJECT, modules
 
-ROUNDS = 3_000
+ROUNDS = 1_000
 PATIENCE_SECONDS = 30
 SIGNALLED = f"""
 import os, random, signal

@@ -94,11 +94,3 @@ def test_more_resources_than_a_stack_may_have_are_refused_with_their_number(tmp_
         " is as many as 500 resources in a stack are enough for; declare new ones with Consumer(stack='more'), in"
         " stacks beside these"
     )
-
-
-def test_as_many_resources_as_a_stack_may_have_are_synthesized(tmp_path: Path) -> None:
-    consumers = tuple(Consumer(name=f"c{number}") for number in range(40))
-
-    stage = EnvironmentStage(_app(tmp_path), environment=replace(LOCAL, consumers=consumers, database=_LARGE))
-
-    assert len(stage.consumers.services) == 40

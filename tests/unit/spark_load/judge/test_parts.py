@@ -150,7 +150,6 @@ def test_a_receive_without_an_answer_may_have_had_each_message(tmp_path: Path) -
     [
         pytest.param(anomalies(), [], 45, id="every anomaly"),
         pytest.param(forward(break_at_random(3)), ["never-seen"], 15, id="random"),
-        pytest.param(forward(break_at_random(4)), [], 14, id="random again"),
     ],
 )
 def test_a_planned_run_is_judged_alike_in_one_part_and_in_several(
@@ -174,7 +173,7 @@ def test_a_planned_run_is_judged_alike_in_one_part_and_in_several(
     )
 
 
-@pytest.mark.parametrize("name", one_case_in(3, ANOMALIES))
+@pytest.mark.parametrize("name", one_case_in(6, ANOMALIES))
 def test_every_single_anomaly_is_found_alike_in_one_and_several_parts(tmp_path: Path, name: str) -> None:
     """For each anomaly a history that shows it, and one that nearly does."""
     case = ANOMALIES[name]
