@@ -104,7 +104,7 @@ contract: setup ## Test every promise on LocalStack, or on AWS_ENDPOINT_URL if i
 
 .PHONY: promises
 promises: setup
-	@$(PYTEST) -n "$$WORKERS" --durations=10 contract_tests -m "not deployment and not slow"
+	@$(PYTEST) -n 8 --durations=10 contract_tests -m "not deployment and not slow"
 
 .PHONY: prove
 prove: setup ## Test every promise under its saboteurs: each test must fail; on the simulator, of a deployment on LocalStack

@@ -25,7 +25,7 @@ _SHOP = {
         visibility_timeout_seconds=VISIBILITY_SECONDS, dead_letter_queue=DEAD, max_receive_count=RECEIVES_MAX
     )
 }
-_RANDOM_GROUPS = 150
+_RANDOM_GROUPS = 60
 _VALUES = {**VALUES, "message_group_id": [None], "error": ["Throttling", "Timeout"], "clock_id": ["another", None]}
 _TORN_BYTES = 600
 

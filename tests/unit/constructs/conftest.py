@@ -11,14 +11,6 @@ from tests.support.templates.environments import EDITED, EXTRA
 from tests.support.templates.resources import Resource, StackTemplates, read, resources
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put these tests on one worker of pytest-xdist: CDK starts once there, and each template is made once."""
-    here = f"{Path(__file__).parent}/"
-    for item in items:
-        if str(item.path).startswith(here):
-            item.add_marker(pytest.mark.xdist_group("cdk"))
-
-
 @pytest.fixture(scope="session")
 def stacks(templates_folder: Path) -> Mapping[str, StackTemplates]:
     """Return every environment's stacks by its name."""

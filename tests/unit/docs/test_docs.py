@@ -43,7 +43,6 @@ def _rows(section: str) -> dict[str, list[str]]:
     return {row[0].strip("`"): row[1:] for row in rows}
 
 
-@pytest.mark.xdist_group("cdk")
 def test_the_generated_pages_are_up_to_date() -> None:
     """Each page equals the output of `make docs`."""
     pages = generate.pages()

@@ -480,10 +480,6 @@ def without_spark(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[
     return folder, {name: _CommandResult(*ended) for name, ended in zip(commands, json.loads(ran.stdout), strict=True)}
 
 
-_of_one_process = pytest.mark.xdist_group("without spark")
-
-
-@_of_one_process
 def test_a_recording_is_judged_where_neither_spark_nor_an_sdk_is_installed(
     without_spark: tuple[Path, dict[str, _CommandResult]],
 ) -> None:
@@ -496,7 +492,6 @@ def test_a_recording_is_judged_where_neither_spark_nor_an_sdk_is_installed(
     assert "A recording, tuesday (endpoint)" in (folder / report.PAGE_FILE).read_text(encoding="utf-8")
 
 
-@_of_one_process
 @pytest.mark.parametrize(
     ("command", "why"), [("many", "many has more than 10 events"), ("cluster", "a cluster is named")]
 )
@@ -514,7 +509,6 @@ def test_a_missing_spark_names_the_extra(
     assert not (folder / "many" / report.VERDICT_FILE).exists()
 
 
-@_of_one_process
 def test_without_spark_resume_names_the_extra_and_help_works(
     without_spark: tuple[Path, dict[str, _CommandResult]],
 ) -> None:

@@ -102,7 +102,12 @@ def faults_of(harness: LambdaHarness, *, rejected: set[str], published: list[str
     [
         pytest.param(None, set(), id="the-product"),
         pytest.param(report_only_the_failed, {"out of order"}, id="report-only-the-failed"),
-        pytest.param(stop_the_whole_batch, {"a failure held up another group"}, id="stop-the-whole-batch"),
+        pytest.param(
+            stop_the_whole_batch,
+            {"a failure held up another group"},
+            id="stop-the-whole-batch",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(delete_before_commit, {"lost"}, id="delete-before-commit"),
         pytest.param(
             remember_failed_groups,
@@ -114,6 +119,7 @@ def faults_of(harness: LambdaHarness, *, rejected: set[str], published: list[str
             count_receives_as_attempts,
             {"dead and never tried", "dead before its attempts were used up"},
             id="count-receives-as-attempts",
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -525,7 +525,6 @@ def test_an_unforeseen_failure_of_the_key_stops_only_the_recording(
 
 
 _forked = forking("tests.support.histories.recorded_services", "sluice.recorder.recorder")
-_of_processes = pytest.mark.xdist_group("processes")
 
 
 def _start(do: Callable[..., None], *arguments: Any) -> Any:
@@ -547,7 +546,6 @@ def _trade_recorded(folder: Path) -> None:
         shop.bill()
 
 
-@_of_processes
 def test_two_processes_record_into_one_folder(tmp_path: Path) -> None:
     assert [_wait_for_exit(item) for item in [_start(_trade_recorded, tmp_path / "both") for _ in range(2)]] == [0, 0]
 
@@ -598,7 +596,6 @@ def test_a_value_that_no_journal_holds_does_not_stop_the_recording(
     assert [event.kind for event in read_recording(tmp_path)][-2:] == [Kind.PUBLISHED, Kind.CLOSED]
 
 
-@_of_processes
 def test_a_killed_process_leaves_its_journal_open(tmp_path: Path) -> None:
     assert _wait_for_exit(_start(_die, tmp_path / "killed")) == -signal.SIGKILL
 
@@ -620,7 +617,6 @@ def _fork(folder: Path) -> None:
     os._exit(0)
 
 
-@_of_processes
 def test_a_forked_child_writes_into_a_journal_of_its_own(tmp_path: Path) -> None:
     assert _wait_for_exit(_start(_fork, tmp_path / "forked")) == 0
 

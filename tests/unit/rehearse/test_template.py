@@ -62,7 +62,6 @@ def _expression_of(source: MetricSource) -> MetricExpression:
     return MetricExpression(term=Metric("metric"), metrics={"metric": source}, text="metric")
 
 
-@pytest.mark.xdist_group("cdk")
 @pytest.mark.parametrize("environment", [FULL, SHARED], ids=lambda environment: environment.name)
 def test_our_services_are_read_as_they_are_declared(environment: Environment, templates_folder: Path) -> None:
     """All stacks of the deployed folder are read together. Of a queue that no stack has, only the name is known."""
@@ -111,7 +110,6 @@ def test_our_services_are_read_as_they_are_declared(environment: Environment, te
         )
 
 
-@pytest.mark.xdist_group("cdk")
 def test_the_pattern_of_cdk_is_read(tmp_path: Path) -> None:
     """`QueueProcessingFargateService` as it is installed: CPU, and steps on the messages visible in five minutes."""
     app = cdk.App(outdir=str(tmp_path), builtin_cloud_formation_validation=False)

@@ -14,7 +14,6 @@ from sluice.declaration import Consumer, Environment, ExistingNetwork, NewNetwor
 from sluice.errors import ConfigError
 from sluice.stacks import MessagingStack, NetworkStack
 
-pytestmark = pytest.mark.xdist_group("cdk")
 SHOP = Environment(
     name="prod",
     application="shop",

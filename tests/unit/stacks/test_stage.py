@@ -17,7 +17,6 @@ from stacks.stage import EnvironmentStage
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
 
-pytestmark = pytest.mark.xdist_group("cdk")
 _LARGE = NewDatabase(min_acus=1, max_acus=32)
 
 LOCAL = ENVIRONMENTS["local"]
