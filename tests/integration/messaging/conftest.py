@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Engine, MetaData
 
 from sluice.messaging.database import engines, schema
 from sluice.messaging.outbox import tables
@@ -20,9 +19,6 @@ from tests.support.messaging import fresh_tables
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 2**31  # noqa: S108 (each test has a folder of its own in it)
 VARIABLE = "SLUICE_TEST_DSN"
 """Names a Postgres to use instead of a private one; each test makes a schema in it and drops it."""
-
-# A test that failed in the middle of a transaction would keep its locks, and the schema with them.
-_END_ALL = text("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = :name")
 
 
 def _memory() -> str | None:
@@ -70,39 +66,41 @@ def private_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def schema_maker(postgres_url: str) -> Iterator[Connection]:
-    """Yield a connection that makes and drops the schemas: it has read Postgres's catalogues, which each has to."""
+def schemas(postgres_url: str) -> Iterator[fresh_tables.SchemaPool]:
+    """Yield the schemas of this process's tests."""
     engine = engines.engine(postgres_url)
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql("SET client_min_messages = error")
-        yield connection
+        schemas = fresh_tables.SchemaPool(connection)
+        yield schemas
+        schemas.close()
     engine.dispose()
 
 
 @pytest.fixture
-def postgres(schema_maker: Connection) -> Iterator[Engine]:
-    """Yield an engine on a fresh schema of Postgres with the outbox's tables.
+def postgres_tables() -> tuple[MetaData, ...]:
+    """Return the tables that `postgres` has, from the first on."""
+    return (tables.metadata,)
+
+
+@pytest.fixture
+def postgres(schemas: fresh_tables.SchemaPool, postgres_tables: tuple[MetaData, ...]) -> Iterator[Engine]:
+    """Yield an engine on a schema of Postgres with empty tables; it is the `application_name`, too.
 
     For tests of what runs at once: SQLite has one writer and would pass them for the wrong reason.
     """
-    name = f"test_{secrets.token_hex(8)}"
-    made_tables = ";".join(fresh_tables.statements("postgresql", tables.metadata))
-    schema_maker.exec_driver_sql(f"CREATE SCHEMA {name}; SET LOCAL search_path = {name}; {made_tables}")
-    within = schema_maker.engine.url.update_query_dict({"options": f"-csearch_path={name}", "application_name": name})
-    made = engines.engine(within.render_as_string(hide_password=False))
-    yield made
-    made.dispose()
-    schema_maker.execute(_END_ALL, {"name": name})
-    schema_maker.exec_driver_sql(f"DROP SCHEMA {name} CASCADE")
+    url = schemas.connection.engine.url
+    with schemas.lend(*postgres_tables) as name:
+        within = url.update_query_dict({"options": f"-csearch_path={name}", "application_name": name})
+        made = fresh_tables.make_engine(within.render_as_string(hide_password=False))
+        yield made
+        made.dispose()
 
 
 @pytest.fixture
 def _sqlite(database_folder: Path) -> Iterator[Engine]:
-    made = engines.engine(f"sqlite:///{database_folder / 'outbox.db'}")
-    with made.begin() as connection:
-        fresh_tables.create(connection, tables.metadata)
-    yield made
-    made.dispose()
+    with fresh_tables.sqlite(database_folder / "outbox.db", tables.metadata) as made:
+        yield made
 
 
 @pytest.fixture(params=schema.names())

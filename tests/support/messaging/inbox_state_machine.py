@@ -33,9 +33,10 @@ from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Redrive, new_run
 from sluice.messaging.worker.processing.processor import MessageProcessor
+from tests.support.messaging import fresh_tables
 from tests.support.messaging.database_errors import busy
 from tests.support.messaging.faulty_calls import Fault, GroupPlace, ProcessKill
-from tests.support.messaging.world import TIMEOUT_SECONDS, WorkerParts, World, create_tables, envelope
+from tests.support.messaging.world import METADATA, TIMEOUT_SECONDS, WorkerParts, World, envelope
 
 GROUPS = "abc"
 GARBAGE = '"no envelope"'
@@ -423,10 +424,8 @@ class BundleStateMachine(InboxStateMachine):
 
 @contextmanager
 def in_memory_consumer(*, has_bundles: bool = False) -> Iterator[SimulatedConsumer]:
-    engine = engines.engine("sqlite://")
-    create_tables(engine)
-    yield SimulatedConsumer(engine, has_bundles=has_bundles)
-    engine.dispose()
+    with fresh_tables.sqlite(None, *METADATA) as engine:
+        yield SimulatedConsumer(engine, has_bundles=has_bundles)
 
 
 def run_machine(machine: Any, opened: Callable[[], AbstractContextManager[Any]], **more: Any) -> None:

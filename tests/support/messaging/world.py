@@ -73,14 +73,14 @@ effects = Table(
     comment="what handlers did; nothing here keeps a second one out",
 )
 
-
-_METADATA = (tables.metadata, outbox_tables.metadata, _metadata)
+METADATA = (tables.metadata, outbox_tables.metadata, _metadata)
+"""The tables of inbox, outbox and effects."""
 
 
 def create_tables(engine: Engine) -> None:
     """Create the tables of inbox, outbox and effects."""
     with engine.begin() as connection:
-        fresh_tables.create(connection, *_METADATA)
+        fresh_tables.create(connection, *METADATA)
 
 
 def envelope(group: str, seq: int, *, type: str = "order.placed", epoch: int = 1, id: str | None = None) -> Envelope:
@@ -268,7 +268,7 @@ class World:
     def start_over(self) -> None:
         """Empty all tables and begin with a fresh simulator, for the next example of a property test."""
         with self.engine.begin() as connection:
-            for metadata in _METADATA:
+            for metadata in METADATA:
                 for table in metadata.sorted_tables:
                     connection.execute(delete(table))
         self.simulator.reset()
@@ -564,7 +564,5 @@ def places(bodies: list[str]) -> list[GroupPlace]:
 @contextmanager
 def in_memory_world() -> Iterator[World]:
     """Yield a world with its own SQLite database in memory."""
-    engine = engines.engine("sqlite://")
-    create_tables(engine)
-    yield World(engine)
-    engine.dispose()
+    with fresh_tables.sqlite(None, *METADATA) as engine:
+        yield World(engine)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import Engine
+from sqlalchemy import Engine, MetaData
 
 from sluice.cli.main import cli
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import schema
 from sluice.messaging.inbox import tables
 from sluice.messaging.sqs import queue
 from sluice.simulator.hook import Simulator
@@ -32,27 +32,24 @@ def harness(simulator: Simulator) -> DlqHarness:
     return DlqHarness(simulator)
 
 
+@pytest.fixture
+def postgres_tables() -> tuple[MetaData, ...]:
+    """Return the inbox's tables."""
+    return (tables.metadata,)
+
+
 @pytest.fixture(params=schema.names())
-def inbox(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[Engine]:
-    """Yield an engine on a fresh database with the inbox's tables, once for each kind of database."""
-    if request.param == "postgresql":
-        engine = request.getfixturevalue("postgres")
-    else:
-        engine = engines.engine(f"sqlite:///{database_folder / 'inbox.db'}")
-    with engine.begin() as connection:
-        fresh_tables.create(connection, tables.metadata)
-    yield engine
-    engine.dispose()
+def inbox(request: pytest.FixtureRequest) -> Engine:
+    """Return an engine on a fresh database with the inbox's tables, once for each kind of database."""
+    chosen: Engine = request.getfixturevalue("postgres" if request.param == "postgresql" else "database")
+    return chosen
 
 
 @pytest.fixture
 def database(database_folder: Path) -> Iterator[Engine]:
     """Yield an engine on an SQLite file with the inbox's tables."""
-    engine = engines.engine(f"sqlite:///{database_folder / 'inbox.db'}")
-    with engine.begin() as connection:
-        fresh_tables.create(connection, tables.metadata)
-    yield engine
-    engine.dispose()
+    with fresh_tables.sqlite(database_folder / "inbox.db", tables.metadata) as made:
+        yield made
 
 
 @pytest.fixture

@@ -3,28 +3,30 @@
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, MetaData
 
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import schema
 from sluice.messaging.inbox import tables
 from tests.support.messaging import fresh_tables
+from tests.support.messaging.world import METADATA
 
 
 @pytest.fixture
 def in_memory() -> Iterator[Engine]:
     """Yield an engine on SQLite in memory with the inbox's tables."""
-    made = engines.engine("sqlite://")
-    with made.begin() as connection:
-        fresh_tables.create(connection, tables.metadata)
-    yield made
-    made.dispose()
+    with fresh_tables.sqlite(None, tables.metadata) as made:
+        yield made
+
+
+@pytest.fixture
+def postgres_tables() -> tuple[MetaData, ...]:
+    """Return all tables, for the tests with a worker."""
+    return METADATA
 
 
 @pytest.fixture
 def on_postgres(postgres: Engine) -> Engine:
     """Return an engine on a real Postgres with the inbox's tables."""
-    with postgres.begin() as connection:
-        fresh_tables.create(connection, tables.metadata)
     return postgres
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables
 from tests.support.command_line import Run, command_line
 from tests.support.messaging import fresh_tables
@@ -23,12 +22,11 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.fixture
 def shop(database_folder: Path, run: Run) -> Iterator[OperatedShop]:
     """Yield a shop on SQLite: outbox, relay and three consumers with their inboxes."""
-    engine = engines.engine(f"sqlite:///{database_folder / 'shop.db'}")
-    with engine.begin() as connection:
-        fresh_tables.create(connection, tables.metadata)
-    with operated_shop(engine, run) as made:
+    with (
+        fresh_tables.sqlite(database_folder / "shop.db", tables.metadata) as engine,
+        operated_shop(engine, run) as made,
+    ):
         yield made
-    engine.dispose()
 
 
 @pytest.fixture

@@ -5,34 +5,36 @@ from pathlib import Path
 
 import pytest
 import structlog
-from sqlalchemy import Engine
+from sqlalchemy import Engine, MetaData
 
-from sluice.messaging.database import engines, schema
-from tests.support.messaging.world import World, create_tables
+from sluice.messaging.database import schema
+from tests.support.messaging import fresh_tables
+from tests.support.messaging.world import METADATA, World
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
     """Yield a consumer whose database is in memory: for what runs in one thread on one connection."""
-    engine = engines.engine("sqlite://")
-    create_tables(engine)
-    yield World(engine)
-    engine.dispose()
+    with fresh_tables.sqlite(None, *METADATA) as engine:
+        yield World(engine)
 
 
 @pytest.fixture
 def on_file(database_folder: Path) -> Iterator[Engine]:
     """Yield an engine on an SQLite file with all tables, which several threads may use."""
-    made = engines.engine(f"sqlite:///{database_folder / 'inbox.db'}")
-    create_tables(made)
-    yield made
-    made.dispose()
+    with fresh_tables.sqlite(database_folder / "inbox.db", *METADATA) as made:
+        yield made
+
+
+@pytest.fixture
+def postgres_tables() -> tuple[MetaData, ...]:
+    """Return all tables, which a database of a worker's tests has."""
+    return METADATA
 
 
 @pytest.fixture
 def on_postgres(postgres: Engine) -> Engine:
     """Return an engine on a real Postgres with all tables."""
-    create_tables(postgres)
     return postgres
 
 

@@ -168,7 +168,7 @@ def _assert_misdeed_leaves_nothing(
     assert seen == {name: expected[name] for name in seen}
 
 
-@pytest.mark.parametrize("misdeed", one_case_in(12, connection_misdeeds.misdeeds_on(SQLITE)))
+@pytest.mark.parametrize("misdeed", one_case_in(24, connection_misdeeds.misdeeds_on(SQLITE)))
 def test_a_handlers_misdeed_changes_nothing_for_the_next_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
     """A misdeed changes connection, session, thread or process: a setting, a temporary table, an open cursor."""
     _assert_misdeed_leaves_nothing(on_sqlite, misdeed)
@@ -190,7 +190,7 @@ def test_an_sqlite_connection_stays_open_where_handlers_change_rows_alone(tmp_pa
     engine.dispose()
 
 
-@pytest.mark.parametrize("misdeed", one_case_in(12, connection_misdeeds.misdeeds_on(POSTGRES)))
+@pytest.mark.parametrize("misdeed", one_case_in(24, connection_misdeeds.misdeeds_on(POSTGRES)))
 def test_a_handlers_misdeed_changes_nothing_for_the_next_on_postgres(
     on_postgres_once: Engine, misdeed: Leftover
 ) -> None:
@@ -199,7 +199,7 @@ def test_a_handlers_misdeed_changes_nothing_for_the_next_on_postgres(
 
 
 @pytest.mark.parametrize(
-    ("kind", "misdeed"), one_case_in(120, KINDS_OF_ASYNCIO, connection_misdeeds.misdeeds_on(SQLITE))
+    ("kind", "misdeed"), one_case_in(240, KINDS_OF_ASYNCIO, connection_misdeeds.misdeeds_on(SQLITE))
 )
 def test_an_asyncio_handlers_misdeed_changes_nothing_for_the_next_on_sqlite(
     on_sqlite: Engine, kind: str, misdeed: Leftover
@@ -209,7 +209,7 @@ def test_an_asyncio_handlers_misdeed_changes_nothing_for_the_next_on_sqlite(
 
 
 @pytest.mark.parametrize(
-    ("kind", "misdeed"), one_case_in(120, KINDS_OF_ASYNCIO, connection_misdeeds.misdeeds_on(POSTGRES))
+    ("kind", "misdeed"), one_case_in(240, KINDS_OF_ASYNCIO, connection_misdeeds.misdeeds_on(POSTGRES))
 )
 def test_an_asyncio_handlers_misdeed_changes_nothing_for_the_next_on_postgres(
     on_postgres_once: Engine, kind: str, misdeed: Leftover
@@ -367,4 +367,4 @@ def test_a_change_of_the_programs_engine_holds_for_the_next_message(on_file: Eng
     on_file.update_execution_options(schema_translate_map={None: ELSEWHERE})
 
     with sessions.open() as session:
-        assert session.get_bind().get_execution_options() == {"schema_translate_map": {None: ELSEWHERE}}
+        assert session.get_bind().get_execution_options()["schema_translate_map"] == {None: ELSEWHERE}
