@@ -55,14 +55,13 @@ test: setup ## Lint, unit, integration, contracts, proofs; contracts of a deploy
 .PHONY: first-lane second-lane
 first-lane: setup
 	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory spark-tests
-	@$(MAKE) --no-print-directory localstack-tests
 	@$(MAKE) --no-print-directory proofs
 	@$(MAKE) --no-print-directory promises
 
 second-lane: setup
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory messaging-tests
+	@$(MAKE) --no-print-directory server-tests
 
 .PHONY: lint
 lint: setup ## ruff, mypy --strict, import-linter, our rules for names, actionlint, hadolint
@@ -81,14 +80,11 @@ unit: setup ## Tests that start no server and simulate no hours
 .PHONY: integration
 integration: setup ## Tests with the real LocalStack, cdk, Postgres and Spark
 	@$(MAKE) --no-print-directory spark-tests
-	@$(MAKE) --no-print-directory --jobs=2 localstack-tests messaging-tests
+	@$(MAKE) --no-print-directory server-tests
 
-.PHONY: localstack-tests messaging-tests
-localstack-tests: setup
-	@$(PYTEST) -n 3 --dist loadgroup --durations=10 tests/integration --ignore-glob '*/integration/messaging/[!o]*' --ignore '$(CURDIR)/tests/integration/messaging/outbox' -m "not spark and not slow and not deep"
-
-messaging-tests: setup
-	@$(PYTEST) -n 3 --dist loadgroup --durations=10 tests/integration/messaging --ignore tests/integration/messaging/overview -m "not spark and not slow and not deep"
+.PHONY: server-tests
+server-tests: setup
+	@$(PYTEST) -n 2 --dist loadgroup --durations=10 tests/integration -m "not spark and not slow and not deep"
 
 .PHONY: spark-tests
 spark-tests: setup

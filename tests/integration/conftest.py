@@ -10,14 +10,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from emulator import localstack
-from spark_load.run import driver
-from spark_load.runtime import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SLOTS = 6
 _SHARED = pytest.StashKey[localstack.Emulator]()
@@ -34,8 +34,11 @@ def keys() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(keys: None) -> Iterator[SparkSession]:
+def spark(keys: None) -> Iterator["SparkSession"]:
     """Yield a Spark session with room for the tiny profile; tasks that a fault ends may be run again."""
+    from spark_load.run import driver  # noqa: PLC0415 (each worker would import it for seconds)
+    from spark_load.runtime import spark_session  # noqa: PLC0415
+
     with ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

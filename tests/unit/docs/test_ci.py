@@ -73,7 +73,7 @@ def test_every_target_of_the_makefile_runs_in_ci_or_every_night() -> None:
     )
 
     assert documented - run == set(), "add these to .github/workflows/nightly.yml"
-    assert {"test", "demo", "test-pages", "unit", "proofs", "localstack-tests", "messaging-tests", "slow"} <= run
+    assert {"test", "demo", "test-pages", "unit", "proofs", "server-tests", "slow"} <= run
 
 
 def _is_left_out(reason: str, commands: str) -> bool:
