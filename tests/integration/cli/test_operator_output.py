@@ -35,7 +35,7 @@ TEXTS = [
 REASON = ("--reason", "x")
 
 
-@pytest.fixture(params=TEXTS, ids=ascii)
+@pytest.fixture(params=["".join(TEXTS), *(pytest.param(text, marks=pytest.mark.slow) for text in TEXTS)], ids=ascii)
 def hostile(request: pytest.FixtureRequest) -> str:
     """Return a text that would be markup, or be acted on by a terminal."""
     return str(request.param)

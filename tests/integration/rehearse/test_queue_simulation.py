@@ -94,7 +94,7 @@ def _cases(draw: st.DrawFn) -> tuple[Work, int, list[TimedMessage], list[int]]:
     return draw(WORKS), groups, messages, wanted
 
 
-@settings(max_examples=300, deadline=None, database=None, print_blob=True)
+@settings(max_examples=60, deadline=None, database=None, print_blob=True)
 @given(_cases())
 def test_the_compiled_simulation_equals_simpy_on_the_same_case(
     case: tuple[Work, int, list[TimedMessage], list[int]],
@@ -138,7 +138,7 @@ def test_the_compiled_simulation_equals_simpy_on_the_same_case(
         event(f"{name}: {before[name] > 0}")
 
 
-@settings(max_examples=50, deadline=None, database=None, print_blob=True)
+@settings(max_examples=15, deadline=None, database=None, print_blob=True)
 @given(_cases())
 def test_no_message_is_lost_and_each_group_keeps_one_lane_and_order(
     case: tuple[Work, int, list[TimedMessage], list[int]],

@@ -12,7 +12,7 @@ from tests.support.templates.synthesis import synthesize
 
 
 @settings(
-    max_examples=10,
+    max_examples=4,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # an example takes half a second: shrinking takes minutes
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

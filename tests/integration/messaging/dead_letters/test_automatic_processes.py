@@ -58,7 +58,7 @@ def _deaths(*quick: str) -> list[Any]:
     return [pytest.param(name, marks=() if name in quick else slow) for name in failpoints.AUTOMATIC_REDRIVE]
 
 
-@pytest.mark.parametrize("failpoint", _deaths("after_claim", "after_send"))
+@pytest.mark.parametrize("failpoint", _deaths("after_send"))
 def test_a_run_killed_anywhere_loses_nothing_and_the_next_run_finishes(
     project: DeadLetterProject, inbox: Engine, failpoint: str
 ) -> None:

@@ -509,7 +509,7 @@ _STATES = st.fixed_dictionaries(
 _SKIPPED = st.sets(st.integers(1, 8), max_size=2)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     state=_STATES,
     rows=_ROWS,
@@ -530,7 +530,7 @@ def test_a_group_is_due_exactly_if_taking_it_up_changes_something(
     assert was_due == (_all(in_memory) != before)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     state=_STATES,
     rows=_ROWS,

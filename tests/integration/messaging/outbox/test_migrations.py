@@ -24,10 +24,11 @@ from sluice.messaging.database.migrations import Step, VersionedTables
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
+from tests.support.cases import one_case_in
 from tests.support.messaging.outbox.schema_versions import FIRST_TABLES, KILLED, NAMES, UpgradeProcess, version
 from tests.support.project import PROJECT
 
-_PROCESSES = 6
+_PROCESSES = 3
 _PARTS = (tables.versioned, inbox_tables.versioned)
 _OPERATORS = PROJECT / "docs" / "guides" / "operators.md"
 
@@ -113,9 +114,11 @@ def test_each_step_keeps_the_rows_and_serves_code_of_the_version_before(empty_da
     assert [tuple(row) for row in rows] == [(1, None), (2, None)]
 
 
-@pytest.mark.parametrize("number", [0, 1, 2], ids=["empty", "version 1", "version 2"])
+@pytest.mark.parametrize(
+    "number", [0, pytest.param(1, marks=pytest.mark.slow), 2], ids=["empty", "version 1", "version 2"]
+)
 def test_any_number_of_processes_upgrade_at_once(empty_database: Engine, number: int) -> None:
-    """All six succeed, and the tables are of the last version that the code before may upgrade to."""
+    """All of them succeed, and the tables are of the last version that the code before may upgrade to."""
     if number:
         _upgrade(empty_database, number)
     last = 2 if number == 1 else 3
@@ -127,8 +130,7 @@ def test_any_number_of_processes_upgrade_at_once(empty_database: Engine, number:
     _require(empty_database, last)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize(("before", "name"), one_case_in(3, [0, 1, 2], NAMES))
 def test_the_next_upgrade_succeeds_wherever_one_was_killed(empty_database: Engine, before: int, name: str) -> None:
     """A process is killed with -9 at each failpoint. Until the step is committed the tables serve the old code."""
     if before:
@@ -269,7 +271,11 @@ def _make_first_tables(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("versioned", "version_before"),
     [
-        pytest.param(versioned, version_before, id=f"{versioned.part}-{version_before}")
+        pytest.param(
+            *(versioned, version_before),
+            id=f"{versioned.part}-{version_before}",
+            marks=[pytest.mark.slow] * (1 < version_before < versioned.version - 1),
+        )
         for versioned in _PARTS
         for version_before in range(1, versioned.version)
     ],

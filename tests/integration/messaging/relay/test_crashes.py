@@ -26,6 +26,7 @@ from sluice.messaging.database import engines
 from sluice.messaging.errors import LeaseLostError
 from sluice.messaging.outbox import tables
 from sluice.messaging.relay.lease import Lease
+from tests.support.cases import one_case_in
 from tests.support.endpoints.tcp_proxy import TcpProxy
 from tests.support.processes import shop_harness
 from tests.support.processes.messaging_process import PATIENCE_SECONDS
@@ -66,17 +67,12 @@ def _ids_by_message(shop: ShopHarness) -> dict[tuple[str | None, int | None], li
     return dict(ids)
 
 
-_QUICK_ON_POSTGRES = ("after_publish", "before_mark")
-_DEATHS = [(SQLITE, name) for name in failpoints.RELAY] + [
-    pytest.param(POSTGRES, name, marks=[] if name in _QUICK_ON_POSTGRES else [pytest.mark.slow])
-    for name in failpoints.RELAY
-]
-
-
 _MAY_REPEAT = ("after_publish:2", "before_mark:2")
 
 
-@pytest.mark.parametrize(("engine", "failpoint"), _DEATHS, indirect=["engine"])
+@pytest.mark.parametrize(
+    ("engine", "failpoint"), one_case_in(4, [SQLITE, POSTGRES], failpoints.RELAY), indirect=["engine"]
+)
 def test_a_relay_killed_at_any_failpoint_loses_and_repeats_nothing(shop: ShopHarness, failpoint: str) -> None:
     """P10, P15, P17: it is killed with -9 at its second batch. The shop trades on, and another relay takes over."""
     shop.trade(20, seed=1)

@@ -221,7 +221,7 @@ _FAULTS = st.builds(
 )
 @example(groups=["a", "a"], faults=[Fault(lost=True, failed={"a": ("InternalError", False)})])
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 def test_p9_order_holds_with_any_set_of_failures(in_memory: World, groups: list[str], faults: list[Fault]) -> None:
     """Random calls are unreachable, refused, without an answer, or fail for some groups.

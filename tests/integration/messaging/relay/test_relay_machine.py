@@ -226,8 +226,8 @@ def _ids(entries: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def test_random_faults_and_pauses_of_relays_lose_and_reorder_nothing() -> None:
-    """Twenty random runs of forty steps: commits, steps, deaths, pauses, faults and time."""
-    run_machine(Relays, in_memory_world, max_examples=20, stateful_step_count=40)
+    """Eight random runs of forty steps: commits, steps, deaths, pauses, faults and time."""
+    run_machine(Relays, in_memory_world, max_examples=8, stateful_step_count=40)
 
 
 class RelaysOfSeveralCalls(Relays):
@@ -245,7 +245,7 @@ class RelaysOfBundles(Relays):
 
 def test_random_faults_and_pauses_of_relays_repeat_no_part_of_a_bundle() -> None:
     """The same runs with bundles: a repeat has the same events under the same deduplication id, whoever sends it."""
-    run_machine(RelaysOfBundles, in_memory_world, max_examples=20, stateful_step_count=40)
+    run_machine(RelaysOfBundles, in_memory_world, max_examples=8, stateful_step_count=40)
 
 
 @pytest.mark.slow  # each relay has one call in make test
@@ -269,6 +269,7 @@ def test_many_long_random_runs_of_relays_lose_and_reorder_nothing(kind: type[Rel
             lambda world, publish, failpoint: world.relay(IgnoresFailures(publish), failpoint=failpoint),
             "not in the topic|lost",
             id="P8 Failed ignored",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             lambda world, publish, failpoint: world.relay(NewIdOnResend(publish), failpoint=failpoint),

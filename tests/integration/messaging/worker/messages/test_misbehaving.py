@@ -91,7 +91,7 @@ def _assert_accounted_for(world: World, *, may_repeat: bool = False) -> None:
         assert len(reason) <= CHARACTERS_MAX + len("attempt 3: ")
 
 
-@pytest.mark.parametrize(("faulty_worker", "ending"), one_case_in(32, MISDEEDS, ENDINGS))
+@pytest.mark.parametrize(("faulty_worker", "ending"), one_case_in(64, MISDEEDS, ENDINGS))
 def test_a_misbehaving_handlers_message_is_done_once_or_dead(on_file: Engine, faulty_worker: str, ending: str) -> None:
     """The handler misbehaves in every attempt: it closes its session, commits, forks, and so on.
 
@@ -148,7 +148,7 @@ def _assert_misbehaviour_loses_nothing(engine: Engine, faulty_worker: str, endin
     assert len([call for call in world.calls if call.place == ("a", 1)]) <= 3 * MAX_ATTEMPTS
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     deeds=st.lists(st.tuples(st.sampled_from(sorted(MISDEEDS)), st.sampled_from(sorted(ENDINGS))), max_size=4),
     is_parking=st.booleans(),
@@ -294,14 +294,13 @@ def test_an_async_handler_runs_in_its_transaction_on_its_lanes_loop(world_on_eac
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_an_async_handler_may_end_in_every_way(engine: Engine, ending: str) -> None:
+def test_an_async_handler_may_end_in_every_way(world: World, ending: str) -> None:
     """Each outcome to return and each error to raise ends as it does for a plain handler."""
 
     async def handle(_: Session, __: Event, ___: Context) -> Any:
         await asyncio.sleep(0)
         return ENDINGS[ending]()
 
-    world = World(engine)
     behaviour: Any = handle
     world.handler_steps["a", 1] = [behaviour] * 3 * MAX_ATTEMPTS
     world.send("a", "a")

@@ -125,7 +125,7 @@ WAYS: dict[str, dict[str, CommitWay]] = {
         "COMMIT of a lost connection": _loses_its_connection,
     },
 }
-_CASES = [case for database, ways in WAYS.items() for case in one_case_in(4, [database], ways, ["returns", "raises"])]
+_CASES = [case for database, ways in WAYS.items() for case in one_case_in(8, [database], ways, ["returns", "raises"])]
 
 
 def _handler(way: CommitWay, ending: str) -> Any:
