@@ -12,6 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from emulator import localstack
+from sluice.declaration import Commit
 from sluice.judge.checker.verdict import PropertyStatus
 from sluice.judge.databases import DatabaseAnomaly
 from spark_load.faults.lines import Lines, make_answer
@@ -101,6 +102,46 @@ def test_a_run_with_handlers_that_commit_by_themselves_is_invalid(
         DatabaseAnomaly.DOOMED,
         DatabaseAnomaly.DOUBLE,
     }
+
+
+_BUNDLED = Settings(seed=664, commits=90, seconds=45, groups=6, bundle_events_max=50, commit=Commit.BUNDLE)
+
+
+@pytest.mark.slow  # two to four minutes each
+@pytest.mark.parametrize("commit", Commit)
+def test_a_short_run_with_bundles_has_no_violation(
+    localstack_shared: localstack.Emulator, tmp_path: Path, commit: Commit
+) -> None:
+    """Poison dies alone, and everything is done; it may be unknown if no handler failed on some place of a bundle."""
+    with database.running() as started:
+        report = Run(replace(_BUNDLED, commit=commit), localstack_shared, started, tmp_path, print).work()
+
+    assert report.judgement.violations == ()
+    assert report.judgement.unfinished == ()
+    assert report.objections == []
+    assert sum(report.died.values()) > 0
+    assert sum(report.faults.values()) == len(_BUNDLED.faults)
+
+
+@pytest.mark.slow  # two to four minutes each
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [
+        ("forget-boundaries", "different messages"),
+        ("die-with-neighbours", "was in the DLQ without a death of its own"),
+        ("acknowledge-after-the-first", "it has no effect, is in no queue and no DLQ"),
+    ],
+)
+def test_a_run_whose_bundles_are_broken_is_invalid(
+    localstack_shared: localstack.Emulator, tmp_path: Path, mistake: str, sentence: str
+) -> None:
+    """The same seed; what a redrive mends is found in the operators' audit."""
+    broken = replace(_BUNDLED, modules=_BUNDLED.modules.make(mistake))
+    with database.running() as started:
+        report = Run(broken, localstack_shared, started, tmp_path, print).work()
+
+    assert report.status is PropertyStatus.INVALID
+    assert any(sentence in str(found) for found in (*report.judgement.violations, *report.objections))
 
 
 @pytest.mark.parametrize(
