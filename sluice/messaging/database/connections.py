@@ -156,6 +156,15 @@ class HookedConnection(psycopg.Connection[Any]):
     it executes nothing more, and after `keep_to_this_thread` nothing for another thread.
     """
 
+    _thread: int | None = None
+    _is_allowed: Callable[[], bool] | None = None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute; a factory only for the handler or thread that has the connection."""
+        if name.endswith("_factory"):
+            self._require_this_thread()
+        super().__setattr__(name, value)
+
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._own_lock = self.lock
@@ -165,8 +174,7 @@ class HookedConnection(psycopg.Connection[Any]):
         self._is_lent = self._has_ended = self._has_ended_itself = False
         self._is_first = self._is_resettable = True
         self._is_borrowed = self._is_new = self._is_pooled = False
-        self._thread: int | None = None
-        self._is_allowed: Callable[[], bool] | None = None
+        self._thread = self._is_allowed = None
         self._transactions = self._changes = self._fewest = 0
         self._limit = "SELECT"
         self._opened: tuple[Any, ...] | None = None
@@ -392,7 +400,7 @@ class HookedConnection(psycopg.Connection[Any]):
         count = sys.getrefcount(self) + sys.getrefcount(self.pgconn)
         self._is_pooled = False
         if self._opened is None:  # as its engine's listeners have left it
-            self._opened, self._fewest = self._state(), count
+            self._opened, self._fewest = self.state(), count
             return True
         self._thread, self._fewest = None, min(count, self._fewest)
         is_idle = self.pgconn.transaction_status == TransactionStatus.IDLE
@@ -400,7 +408,7 @@ class HookedConnection(psycopg.Connection[Any]):
             return False
         if self.isolation_level != self._opened[1]:  # SQLAlchemy names the default after a look in AUTOCOMMIT
             self.isolation_level = self._opened[1]
-        return self._state() == self._opened
+        return self.state() == self._opened
 
     def _note_initial_settings(self) -> None:
         """Note whether a reset restores the settings that the engine's listeners made; warn if it does not."""
@@ -417,7 +425,7 @@ class HookedConnection(psycopg.Connection[Any]):
                 " opened; give the DSN options=-csearch_path=… or the like, or use ALTER ROLE … SET"
             )
 
-    def _state(self) -> tuple[Any, ...]:
+    def state(self) -> tuple[Any, ...]:
         """Return the values that a handler may change on the driver's side of the connection."""
         return (
             *(self.autocommit, self.isolation_level, self.read_only, self.deferrable),
@@ -527,12 +535,19 @@ class SqliteConnection(sqlite3.Connection):
 
     cursor_factories: tuple[type[SqliteCursor], ...] = (SqliteCursor,)
     """The classes of cursors that are known to change only rows; another class counts as a change."""
+    _thread: int | None = None
+    _is_allowed: Callable[[], bool] | None = None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute; a factory only for the handler or thread that has the connection."""
+        if name.endswith("_factory"):
+            self.require_this_thread()
+        super().__setattr__(name, value)
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.lock, self._watch, self._is_watched = threading.RLock(), _SqliteWatch(), False
-        self._thread: int | None = None
-        self._is_allowed: Callable[[], bool] | None = None
+        self._thread = self._is_allowed = None
         self._is_lent, self._fewest = False, inf
         self._lent_with: tuple[Any, ...] | None = None
 
@@ -569,7 +584,7 @@ class SqliteConnection(sqlite3.Connection):
         """Note that a handler is about to get the connection; its authorizer has been set before."""
         self._is_lent = True
         if self._lent_with is None:
-            self._lent_with, self._watch.has_seen_change = self._state(), False
+            self._lent_with, self._watch.has_seen_change = self.state(), False
 
     def give_back(self) -> bool:
         """Return whether the handler left nothing on the connection; False if the worker had not lent it."""
@@ -591,9 +606,9 @@ class SqliteConnection(sqlite3.Connection):
     def _is_as_lent(self) -> bool:
         """Return whether the connection is unchanged since the handler got it, and in no transaction."""
         is_at_rest = not (self.in_transaction or self._watch.has_seen_change)
-        return is_at_rest and self._state() == self._lent_with
+        return is_at_rest and self.state() == self._lent_with
 
-    def _state(self) -> tuple[Any, ...]:
+    def state(self) -> tuple[Any, ...]:
         """Return the values that a handler may change on the connection object."""
         settings = (self.isolation_level, self.autocommit, self.row_factory, self.text_factory)
         return *settings, frozenset(vars(self))
@@ -684,6 +699,7 @@ def _with_note(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def change(connection: SqliteConnection, *arguments: Any, **named: Any) -> Any:
+        connection.require_this_thread()
         connection.note_change()
         return plain(connection, *arguments, **named)
 

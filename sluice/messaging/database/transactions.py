@@ -14,8 +14,9 @@ from weakref import WeakSet, getweakrefcount
 
 import psycopg
 from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy.engine.events import ConnectionEvents
 from sqlalchemy.exc import DatabaseError, InvalidRequestError, OperationalError
-from sqlalchemy.orm import Session, SessionTransaction
+from sqlalchemy.orm import Session, SessionEvents, SessionTransaction
 
 from sluice.clock import NotReachedError, eventually
 from sluice.messaging.database import connections, engines, event_loops
@@ -47,6 +48,12 @@ _END_SERVER = text(
 )
 _END_SECONDS = 10.0
 _IDLE, _IN_TRANSACTION, _IN_ERROR = 0, 2, 3  # libpq's PQTRANS_IDLE, PQTRANS_INTRANS, PQTRANS_INERROR
+_SESSION_HOOKS, _CONNECTION_HOOKS = (
+    [name for name in vars(events) if not name.startswith("_") and name not in {"dispatch", "after_commit"}]
+    for events in (SessionEvents, ConnectionEvents)
+)
+"""Names of SQLAlchemy's events that a listener of one handler would hear of the next; what waits for the commit hears
+of the commit of all."""
 _handling: ContextVar[object] = ContextVar("_handling", default=None)
 """Names the handler of whose context this is a copy: its own one, that of a task of it, or of `asyncio.to_thread`."""
 
@@ -68,6 +75,7 @@ class TransactionEndedError(Exception):
         "the handler ended its transaction, or hid the inbox's tables behind others (a temporary table, search_path),"
         " allowed is neither"
     )
+    AUTOCOMMIT = "the handler set its connection's autocommit, allowed is to leave it; the worker commits"
     FAILED = "the handler went on after an error of the database, allowed is to let it pass, or a savepoint around it"
 
 
@@ -109,7 +117,7 @@ class BegunTransaction:
         self._is_guarded = self.has_refused_others = False
         self._thread: int | None = None
         self._handler: object = None
-        self._hook_count = 0
+        self._lent_with: tuple[object, ...] = ()
 
     def guard(self, *, is_shared: bool = False) -> None:
         """Guard the transaction until `release`: a handler is about to get the session.
@@ -136,8 +144,8 @@ class BegunTransaction:
         if isinstance(self._session, MessageSession):
             self._session.begun, self._session.lent = self, self._connection
         if is_shared:
-            self._hook_count = self._count_hooks()
-            event.listen(self._session, "before_attach", self._refuse_others)
+            event.listen(self._session, "before_attach", self.refuse_others)
+            self._lent_with = self._state()
         connections.end_own_work()
 
     def lend(self) -> None:
@@ -157,8 +165,12 @@ class BegunTransaction:
         self.has_refused_others = self.has_refused_others or not is_its
         return is_its
 
-    def _refuse_others(self, *_: object) -> None:
-        """Refuse an object that the next flush would write for another handler; SQLAlchemy calls this."""
+    def refuse_others(self, *_: object) -> None:
+        """Refuse what code of another handler does to the session, as an object that the next flush would write.
+
+        Raises:
+            InvalidRequestError: this is not the handler that the transaction is lent to.
+        """
         if self._thread not in (None, threading.get_ident()) or not self._is_of_handler():
             raise InvalidRequestError(connections.LEFT_BEHIND)
 
@@ -169,11 +181,28 @@ class BegunTransaction:
 
     @property
     def has_last_handler(self) -> bool:
-        """Return whether the next handler would meet what this one left: a hook of the commit, or more than rows."""
-        return self._count_hooks() != self._hook_count or getattr(self._driver, "has_seen_change", False)
+        """Return whether the next handler would meet more than rows of this one: a hook, an option, a setting."""
+        return self._state() != self._lent_with or getattr(self._driver, "has_seen_change", False)
 
-    def _count_hooks(self) -> int:
-        return len(self._session.dispatch.before_commit)
+    def _state(self) -> tuple[object, ...]:
+        """Return what a handler may change of session, connection and driver, besides what a reset takes back.
+
+        Of the two dictionaries for anybody's use, these are the names.
+        """
+        session, connection = self._session, self._connection
+        pooled, of_session, of_connection = connection.connection, session.dispatch, connection.dispatch
+        return (
+            *(len(getattr(of_session, name)) for name in _SESSION_HOOKS),
+            *(len(getattr(of_connection, name)) for name in _CONNECTION_HOOKS),
+            # after a commit that was refused its transaction is not active
+            *(session.in_nested_transaction(), self._transaction is not None and self._transaction.is_active),
+            *(session.bind, session.autoflush, session.expire_on_commit),
+            *(
+                frozenset(name for name in info if not str(name).startswith("sluice_"))
+                for info in (session.info, pooled.info, pooled.record_info or {})
+            ),
+            *(connection.get_execution_options(), connection.engine.get_execution_options(), self._driver.state()),
+        )
 
     def release(self) -> None:
         """Stop guarding: the handler has returned, and the transaction has ended or is rolled back."""
@@ -304,7 +333,6 @@ class BegunTransaction:
             TransactionEndedError: the transaction has ended meanwhile, or is in error.
             DBAPIError: the database refused.
         """
-        options = self._connection.get_execution_options()
         at_once = None if self._is_sqlite else statement()
         if at_once is None:
             self._mark = mark
@@ -316,7 +344,6 @@ class BegunTransaction:
             self._renew_savepoint(at_once)
         else:
             connections.execute(self._connection, _BEGIN_SAVEPOINT)
-            self._connection.execution_options(schema_translate_map=options.get("schema_translate_map"))
         self._session.expunge_all()  # the next handler reads for itself, as in a session of its own
 
     def _renew_savepoint(self, mark: MarkStatement | None) -> None:
@@ -374,6 +401,10 @@ class BegunTransaction:
             raise TransactionEndedError(TransactionEndedError.ENDED)
         if self._has_failed():
             raise TransactionEndedError(TransactionEndedError.FAILED)
+        if self._is_sqlite and getattr(self._driver, "autocommit", None) is True:
+            # A commit does nothing then, also if the attempt to set it was refused, as of Python 3.13.
+            # https://docs.python.org/3/library/sqlite3.html#sqlite3.Connection.autocommit (read 2026-11-28)
+            raise TransactionEndedError(TransactionEndedError.AUTOCOMMIT)
         if self._is_sqlite and getattr(self._driver, "has_seen_change", True):
             # a temporary table would come first
             self._connection.execution_options(schema_translate_map={None: "main"})
@@ -475,23 +506,29 @@ class MessageSession(Session):
 
     def commit(self) -> None:
         """Commit, on the thread of the lane."""
-        event_loops.on_lane(super().commit)
+        self._end(super().commit)
 
     def rollback(self) -> None:
         """Roll back, on the thread of the lane."""
-        event_loops.on_lane(super().rollback)
+        self._end(super().rollback)
 
     def close(self) -> None:
         """Release the connection."""
-        event_loops.on_lane(super().close)
+        self._end(super().close)
 
     def invalidate(self) -> None:
         """Close the connection."""
-        event_loops.on_lane(super().invalidate)
+        self._end(super().invalidate)
 
     def reset(self) -> None:
         """Release the connection; the session can be used again."""
-        event_loops.on_lane(super().reset)
+        self._end(super().reset)
+
+    def _end(self, end: Callable[[], None]) -> None:
+        """End the transaction on the thread of the lane, unless code that another handler left behind calls."""
+        if self.begun is not None:
+            self.begun.refuse_others()
+        event_loops.on_lane(end)
 
     def _begin_late(self) -> None:
         if self.begin_late is not None:

@@ -24,7 +24,7 @@ from sluice.messaging.worker.processing.process_state import ProcessState
 from tests.support.cases import one_case_in
 from tests.support.messaging import connection_misdeeds
 from tests.support.messaging.connection_misdeeds import ELSEWHERE, GUEST, POSTGRES, SQLITE, KeptThings, Leftover
-from tests.support.messaging.world import KINDS_OF_ASYNCIO, MAX_ATTEMPTS, World, create_tables
+from tests.support.messaging.world import KINDS_OF_ASYNCIO, MAX_ATTEMPTS, World, create_tables, envelope, places
 
 _AUDITED = {
     SQLITE: ["CREATE TRIGGER audits AFTER INSERT ON effects BEGIN INSERT INTO audit VALUES (new.seq); END"],
@@ -84,61 +84,114 @@ def on_postgres_once(postgres_url: str) -> Iterator[Engine]:
 
 
 class Case:
-    """A message whose handler misbehaves at each attempt, fails at its first, and others of its group and of another.
+    """A message whose handler misbehaves at each attempt, and others of its group and of another.
 
     Each message has the same lane, and so the same connection, as far as there is one.
     """
 
+    place, others = ("a", 1), (("b", 1), ("b", 2), ("a", 2))
+    """The group and number of the message whose handler misbehaves, and of those whose handlers look."""
+
     def __init__(self, engine: Engine, kind: str = "plain") -> None:
-        self.engine, self.found, self.kind = engine, list[dict[str, Any]](), kind
+        self.engine, self.found, self.kind = engine, dict[tuple[str, int], dict[str, Any]](), kind
         engine.dispose()
         with engine.begin() as connection:
             for name in ("effects", "audit", "sluice_inbox_group", "sluice_inbox_exception"):
                 connection.execute(delete(table(name)))
-        self.world = World(engine)
+        self.world = self.make_world()
+
+    def make_world(self) -> World:
+        """Return the world of the case."""
+        return World(self.engine)
 
     def run(self, act: Callable[[Session], object], *, is_early: bool = False) -> dict[str, Any]:
         """Return what the other messages' handlers saw, and the rows of their effects."""
 
         def misbehave(session: Session, _: Event, context: Context) -> Any:
             done = act(session)
-            if context.attempt == 1 and done is None:
+            if self.fails(context) and done is None:
                 raise ValueError("once more")
             return done if inspect.isawaitable(done) else None
 
         world = self.world
         worker = world.worker(handlers=world.handlers_of_asyncio(self.kind))
-        world.handler_steps["a", 1] = [misbehave] * 3
-        for place in (("b", 1), ("b", 2), ("a", 2)):
+        world.handler_steps[self.place] = [misbehave] * 3
+        for place in self.others:
             world.handler_steps[place] = [self._look] * 3
         # The process is the test's own afterwards.
         with ProcessState().handling(), redirect_stdout(connection_misdeeds.OUTPUT):
-            for groups in (("a",), ("b",), ("a", "b")):
-                world.send(*groups)
+            for send in self.sends():
+                send()
                 worker.lane.step()
                 if is_early:
                     KeptThings.go_on_now()
             world.work_until_idle(worker)
             KeptThings.end()
         async_handlers.close()
-        rows = connection_misdeeds.engine_looks(self.engine)
-        others = sorted(place for place in world.committed_effects() if place != ("a", 1))
-        audit = rows["audit"] - world.committed_effects().count(("a", 1))
-        return {"found": self.found, "effects": others, "audit": audit, "positions": world.last_numbers()}
+        rows, effects, dead = (
+            connection_misdeeds.engine_looks(self.engine),
+            world.committed_effects(),
+            places(world.bodies_in_dlq()),
+        )
+        assert self.place in effects + dead, "the misdeed's own message is lost"
+        return {
+            "found": self.found,
+            "effects": sorted(place for place in effects if place != self.place),
+            "audit": rows["audit"] - effects.count(self.place),
+            "positions": world.last_numbers(),
+            "dead": [place for place in dead if place != self.place],
+        }
 
-    def _look(self, session: Session, _: Event, __: Context) -> None:
+    def fails(self, context: Context) -> bool:
+        """Return whether the handler that misbehaves fails then: here at its first attempt."""
+        return context.attempt == 1
+
+    def sends(self) -> list[Callable[[], object]]:
+        """Return what sends the messages."""
+        return [partial(self.world.send, *groups) for groups in (("a",), ("b",), ("a", "b"))]
+
+    def _look(self, session: Session, event: Event, context: Context) -> None:
         """Note the state of process, session and connection, as the next handler meets it."""
         KeptThings.go_on_now()
         looks = connection_misdeeds
         found = looks.process_looks() | looks.sqlalchemy_looks(session) | looks.session_looks(session)
-        self.found.append(found | looks.driver_looks(session))
+        self.found[event.group, context.seq] = found | looks.driver_looks(session)
 
 
-_expected: dict[tuple[str, str], dict[str, Any]] = {}
+class CaseInBundle(Case):
+    """The second event of a bundle, whose handlers share a transaction; those behind it look, and the next bundle's."""
+
+    place, others = ("a", 2), (("a", 3), ("a", 4), ("b", 1))
+
+    def make_world(self) -> World:
+        """Return a world with a commit for a bundle."""
+        return World(self.engine, has_bundles=True, commits_bundles=True)
+
+    def fails(self, _: Context) -> bool:
+        """Return that it never fails: each event would have a transaction of its own."""
+        return False
+
+    def sends(self) -> list[Callable[[], object]]:
+        """Return what puts two bundles into the queue."""
+        return [
+            partial(self.world.put_bundle, *(envelope("a", number) for number in range(1, 5))),
+            partial(self.world.put_bundle, envelope("b", 1), envelope("b", 2)),
+        ]
+
+
+def misdeeds_in_bundles() -> list[Leftover]:
+    """Return the misdeeds on Postgres that the next handler of a shared transaction must not meet.
+
+    A prepared statement stays until the commit: psycopg knows its own by name.
+    """
+    return [misdeed for misdeed in connection_misdeeds.misdeeds_on(POSTGRES) if "PREPARE" not in misdeed.name]
+
+
+_expected: dict[tuple[type[Case], str, str], dict[str, Any]] = {}
 
 
 def _assert_misdeed_leaves_nothing(
-    engine: Engine, misdeed: Leftover, *, is_early: bool = False, kind: str = "plain"
+    engine: Engine, misdeed: Leftover, *, is_early: bool = False, kind: str = "plain", case: type[Case] = Case
 ) -> None:
     """Run the same messages without and with the misdeed, and check that the next handlers find no difference.
 
@@ -147,24 +200,28 @@ def _assert_misdeed_leaves_nothing(
         misdeed: what the handler of the first message does.
         is_early: whether threads of the misdeed end before the next message is handled.
         kind: the kind of handlers: plain functions, or one of asyncio.
+        case: the messages, and where the one of the misdeed stands.
     """
-    key = engine.dialect.name, kind
+    key = case, engine.dialect.name, kind
     if key not in _expected:
-        _expected[key] = Case(engine, kind).run(lambda _: None)
+        _expected[key] = case(engine, kind).run(lambda _: None)
     expected = _expected[key]
     assert len(expected["found"]) == 3
-    assert expected["effects"] == [("a", 2), ("b", 1), ("b", 2)]
+    assert len(expected["effects"]) >= 3
+    assert expected["dead"] == []
 
-    seen = Case(engine, kind).run(misdeed.act, is_early=is_early)
+    seen = case(engine, kind).run(misdeed.act, is_early=is_early)
 
+    assert seen["found"].keys() == expected["found"].keys()
     differences = [
-        (name, before.get(name), after.get(name))
-        for before, after in zip(expected["found"], seen["found"], strict=False)
+        (place, name, before.get(name), after.get(name))
+        for place, before in expected["found"].items()
+        for after in [seen["found"][place]]
         for name in before.keys() | after.keys()
         if before.get(name) != after.get(name)
     ]
     assert differences == []
-    assert [len(found) for found in seen.pop("found")] == [len(found) for found in expected["found"]]
+    del seen["found"]
     assert seen == {name: expected[name] for name in seen}
 
 
@@ -180,10 +237,11 @@ def test_an_sqlite_connection_stays_open_where_handlers_change_rows_alone(tmp_pa
     create_tables(engine)
     world = World(engine)
     worker, opened = world.worker(), list[object]()
-    event.listen(engine, "connect", lambda connection, _: opened.append(connection))
-    for _ in range(5):
+    for number in range(5):
         world.send("a")
         worker.lane.step()
+        if number == 0:  # the first is that of the test, which sends
+            event.listen(engine, "connect", lambda connection, _: opened.append(connection))
 
     assert [seq for _, seq in world.committed_effects()] == [1, 2, 3, 4, 5]
     assert opened == []
@@ -230,6 +288,20 @@ def test_a_handlers_thread_changes_nothing_for_the_next_message_on_postgres(
 ) -> None:
     """The thread changed the connection while it was in its pool, and no reference to the connection is left."""
     _assert_misdeed_leaves_nothing(on_postgres_once, misdeed, is_early=True)
+
+
+@pytest.mark.parametrize("misdeed", one_case_in(24, connection_misdeeds.misdeeds_on(SQLITE)))
+def test_a_misdeed_in_a_bundle_changes_nothing_for_the_next_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
+    """Its handlers share a transaction until one leaves more than rows: that one is the last."""
+    _assert_misdeed_leaves_nothing(on_sqlite, misdeed, case=CaseInBundle)
+
+
+@pytest.mark.parametrize("misdeed", one_case_in(24, misdeeds_in_bundles()))
+def test_a_misdeed_in_a_bundle_changes_nothing_for_the_next_on_postgres(
+    on_postgres_once: Engine, misdeed: Leftover
+) -> None:
+    """Its handlers share a transaction until one leaves more than rows: that one is the last."""
+    _assert_misdeed_leaves_nothing(on_postgres_once, misdeed, case=CaseInBundle)
 
 
 def _handle_in_turn(world: World, *handlers: Callable[[Session], object]) -> None:

@@ -25,7 +25,7 @@ from sluice.terminal.printable import CHARACTERS_MAX
 from tests.support.cases import one_case_in
 from tests.support.messaging.broken_workers import CommitsWhatIsThere
 from tests.support.messaging.misbehaving_handlers import ENDINGS, MISDEEDS
-from tests.support.messaging.world import KINDS_OF_ASYNCIO, MAX_ATTEMPTS, World, places
+from tests.support.messaging.world import KINDS_OF_ASYNCIO, MAX_ATTEMPTS, World, envelope, places
 
 _consumers = (f"consumer-{number}" for number in itertools.count())
 
@@ -128,6 +128,25 @@ def test_misbehaving_before_the_effect_leaves_a_message_done_once_or_dead(
     )
 
     _assert_accounted_for(world, may_repeat=_repeats(engine, faulty_worker))
+
+
+@pytest.mark.parametrize(("faulty_worker", "ending"), one_case_in(64, MISDEEDS, ENDINGS))
+def test_a_misbehaving_handlers_event_in_a_bundle_harms_none_beside_it(
+    engine: Engine, faulty_worker: str, ending: str
+) -> None:
+    """The second of four events that share a transaction is done once or dead, and the others are done once."""
+    world = World(engine, has_bundles=True, commits_bundles=True)
+    world.put_bundle(*(envelope("a", number) for number in range(1, 5)))
+    world.handler_steps["a", 2] = [_misbehaving(faulty_worker, ending)] * 9 * MAX_ATTEMPTS
+
+    world.work_until_idle(world.worker())
+
+    effects, dead = world.committed_effects(), places(world.bodies_in_dlq())
+    assert [place for place in effects if place != ("a", 2)] == [("a", 1), ("a", 3), ("a", 4)]
+    assert set(dead) <= {("a", 2)}
+    assert [*effects, *dead].count(("a", 2)) == 1 or _repeats(engine, faulty_worker)
+    assert world.bodies_in_queue() == []
+    assert _rows_of_nobody(world) == []
 
 
 def _repeats(engine: Engine, faulty_worker: str) -> bool:

@@ -6,11 +6,13 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from sqlite3 import DatabaseError
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, insert, text
 from sqlalchemy.event import listen
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from sluice.messaging.database.transactions import TransactionEndedError
@@ -343,3 +345,35 @@ def test_a_handler_of_a_bundle_that_closes_its_descriptor_harms_no_event(on_post
 
     assert world.committed_effects() == EVERY_EVENT
     assert world.bodies_in_dlq() == []
+
+
+@pytest.mark.parametrize("commits_bundles", [False, True], ids=["each", "together"])
+def test_a_refused_commit_that_a_handler_passes_over_harms_no_event(engine: Engine, *, commits_bundles: bool) -> None:
+    """The session takes no statement more, so the transaction ends with this event."""
+    world = a_world(engine, commits_bundles=commits_bundles)
+
+    def commit(session: Session, *_: object) -> None:
+        with suppress(TransactionEndedError, SQLAlchemyError):
+            session.commit()
+
+    world.handler_steps["a", 2] = [commit] * 9
+    world.work_until_idle(world.worker())
+
+    assert sorted([*world.committed_effects(), *places(world.bodies_in_dlq())]) == EVERY_EVENT
+
+
+@pytest.mark.parametrize("commits_bundles", [False, True], ids=["each", "together"])
+def test_a_handler_that_sets_autocommit_on_sqlite_loses_no_effect(on_file: Engine, *, commits_bundles: bool) -> None:
+    """Python sets it although the commit that belongs to it is refused, and then a commit does nothing."""
+    world = a_world(on_file, commits_bundles=commits_bundles)
+
+    def set_autocommit(session: Session, *_: object) -> None:
+        with suppress(DatabaseError):
+            driver_of(session).autocommit = True
+
+    world.handler_steps["a", 2] = [set_autocommit] * 9
+    world.work_until_idle(world.worker())
+
+    assert world.committed_effects() == [("a", 1), ("a", 3), ("a", 4)]
+    assert places(world.bodies_in_dlq()) == [("a", 2)]
+    assert "autocommit" in str(world.exceptions()["a", 2][1])
