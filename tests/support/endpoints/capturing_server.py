@@ -78,6 +78,9 @@ def capturing(reply: Callable[[CapturedRequest], Reply], *, certificate: Path | 
         daemon_threads = True
         request_queue_size = 128
 
+        def handle_error(self, request: object, client_address: object) -> None:
+            """Say nothing: a client may refuse the certificate."""
+
     with Listener(("127.0.0.1", 0), CapturingHandler) as listener:
         scheme = "http" if certificate is None else "https"
         if certificate is not None:
