@@ -79,6 +79,7 @@ class Relays(RuleBasedStateMachine):
         self.doubtful: set[str] = set()
         self.armed: dict[int, tuple[str, Callable[[], None]]] = {}
         self.stepping: set[int] = set()
+        self.paused: set[int] = set()
         self.relays = [self._relay(number) for number in range(3)]
 
     def _relay(self, number: int) -> Relay:
@@ -101,12 +102,16 @@ class Relays(RuleBasedStateMachine):
         if number in self.stepping:
             return
         self.stepping.add(number)
+        before = len(self.world.sns_calls.requests)
         try:
             self.relays[number].step()
         except ProcessKill:
             self.relays[number] = self._relay(number)
         finally:
             self.stepping.remove(number)
+        if number in self.paused:  # it may have published what it could not mark
+            self.paused.remove(number)
+            self._doubt(self.world.sns_calls.requests[before:])
 
     @rule(groups=_GROUPS)
     def commit(self, groups: list[str]) -> None:
@@ -136,9 +141,13 @@ class Relays(RuleBasedStateMachine):
 
     @rule(number=_RELAYS, step=_PAUSES, seconds=_TIMES, others=st.lists(_RELAYS, max_size=6))
     def pause(self, number: int, step: str, seconds: float, others: list[int]) -> None:
-        """Pause one relay at a failpoint for a while, in which the others work; then it continues."""
+        """Pause one relay at a failpoint for a while, in which the others work; then it continues.
+
+        A relay that does not lead now is paused when it does.
+        """
 
         def sleep() -> None:
+            self.paused.add(number)
             self._doubt(self.world.sns_calls.requests[-ShuffledCalls.most :] if step == "after_publish" else [])
             self.world.clock.sleep(seconds)
             for other in others:
