@@ -3,15 +3,16 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
+from zlib import crc32
 
 from botocore.awsrequest import AWSResponse
 
 from sluice.history.bundles import bundle_body, bundled_bodies
-from sluice.saboteurs.base import RECEIVE, Hook, Saboteur
+from sluice.saboteurs.base import RECEIVE, Hook, Saboteur, address
 
 
 class _EditBundles(Hook):
-    """Changes the events of received bundles, with a fitting MD5.
+    """Changes the events of received bundles, with a fitting MD5; in each queue it begins at another bundle.
 
     Args:
         edit: returns the new events of a bundle, given the old ones and the first event of the last bundle of another
@@ -28,6 +29,8 @@ class _EditBundles(Hook):
         self._first: dict[str, str] = {}  # the first event of each group's last bundle
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if self._opportunities == 0:
+            self._opportunities = crc32(address(params).rpartition("/")[2].encode()) % self._every
         for message in parsed.get("Messages", []):
             events = [event.body for event in bundled_bodies(message["Body"])]
             if len(events) < 2:

@@ -21,7 +21,7 @@ import numpy as np
 import yaml
 
 from sluice.clock import SystemClock, clock_id, eventually, wall_minus_monotonic_us
-from sluice.declaration import Consumer, Environment, task_settings
+from sluice.declaration import Consumer, Environment, Topic, task_settings
 from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import open_in_memory
@@ -80,17 +80,20 @@ class ChaosVariant:
         relay: module that is run for each relay.
         consumer: whose handlers they are.
         mistake: of its Lambda function; None is the product's.
+        bundle_events_max: of its topic.
     """
 
     handlers: str = "sluice.testing.load.effects"
     relay: str = "sluice"
     consumer: Consumer = _WORKER
     mistake: str | None = None
+    bundle_events_max: int = 1
 
     @property
     def environment(self) -> Environment:
         """Return the environment that is declared."""
-        return Environment(name="faulty", account="000000000000", consumers=(self.consumer,))
+        topic = Topic(bundle_events_max=self.bundle_events_max)
+        return Environment(name="faulty", account="000000000000", topics=(topic,), consumers=(self.consumer,))
 
     @property
     def is_function(self) -> bool:
@@ -117,6 +120,7 @@ class ChaosVariant:
 
 _VARIANTS = {
     "sound": ChaosVariant(),
+    "bundles": ChaosVariant(bundle_events_max=5),
     "no-inbox": ChaosVariant(handlers="tests.support.processes.broken_load_handlers"),
     "unanswered-is-sent": ChaosVariant(relay="tests.support.processes.broken_relay"),
     "lambda": ChaosVariant(consumer=FUNCTION),
@@ -224,8 +228,9 @@ def _profile(folder: Path, faults: Sequence[Faulty], messages: Sequence[MessageP
     instants, groups = np.array(messages, np.int64).T
     trace.write(trace.rank_arrivals(instants, groups, np.full(len(messages), _BODY_BYTES)), folder / "messages.parquet")
     path = folder / "least.yaml"
+    own = {"consumer": variant.consumer_kind, "bundle_events_max": variant.bundle_events_max}
     path.write_text(
-        yaml.safe_dump({**_LOAD, "consumer": variant.consumer_kind, "faults": as_given(faults)}, sort_keys=False),
+        yaml.safe_dump({**_LOAD, **own, "faults": as_given(faults)}, sort_keys=False),
         encoding="utf-8",
     )
     return path

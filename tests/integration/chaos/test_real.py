@@ -41,7 +41,8 @@ def _fault(kind: FaultKind, target: str, at_seconds: float, until_seconds: float
 
 
 @pytest.mark.slow  # a minute; the short chaos run has these faults, too
-def test_relays_that_are_killed_ended_and_frozen_lose_nothing() -> None:
+@pytest.mark.parametrize("variant", ["sound", "bundles"])
+def test_relays_that_are_killed_ended_and_frozen_lose_nothing(variant: str) -> None:
     """Each fault hits both relays, so it hits the leader; the lease of a killed leader runs out first."""
     faults = [
         _fault(kind, relay, at_seconds, at_seconds + lasting)
@@ -53,13 +54,14 @@ def test_relays_that_are_killed_ended_and_frozen_lose_nothing() -> None:
         for relay in RELAYS
     ]
 
-    verdict, objections = run_and_judge(faults, _load(10), seed=1, variant="sound")
+    verdict, objections = run_and_judge(faults, _load(10), seed=1, variant=variant)
 
     assert verdict.status == PropertyStatus.VALID
     assert verdict.unknowns == ()
     assert verdict.violations == ()
     assert objections == []
     assert len(verdict.measures["faults"]) == len(faults)
+    assert ("bundles" in verdict.measures) == (variant == "bundles")
 
 
 @pytest.mark.slow  # a minute; the relay's machine finds such a relay, too
