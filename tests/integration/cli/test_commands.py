@@ -121,8 +121,8 @@ _STRANGE = [*_BREAKS_OUT, "`touch made`", "a b", "--help", ""]
 @pytest.mark.parametrize(
     ("target", "value"),
     [
-        *one_case_in(3, ["deploy", "load"], _STRANGE),  # one for each program
-        *one_case_in(2, ["diff", "destroy"], _BREAKS_OUT),
+        *one_case_in(7, ["deploy", "load"], _STRANGE),  # one for each program
+        *one_case_in(3, ["diff", "destroy"], _BREAKS_OUT),
     ],
 )
 def test_no_shell_and_no_make_interprets_the_environments_name(tmp_path: Path, target: str, value: str) -> None:

@@ -11,6 +11,8 @@ from sluice.cli.env.diff import differences
 from sluice.cli.main import main
 from tests.support.declaration import ENVIRONMENTS
 
+pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the simulation
+
 _DECLARATION = """\
 from sluice.declaration import Consumer, Environment, NewNetwork, NewDatabase
 

@@ -14,7 +14,7 @@ from tests.support.scaling_in_simpy import ScaledQueue, random_case
 
 pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the simulation
 
-FEW, MANY = range(3), range(3, 106)
+FEW, MANY = range(1), range(1, 106)
 BIN = 0.015
 
 
