@@ -21,3 +21,8 @@ def endpoint() -> Iterator[fake_aws.Endpoint]:
     with fake_aws.running() as endpoint:
         endpoint.deploy(loads.LOCAL)
         yield endpoint
+
+
+@pytest.fixture
+def simulated_queues(endpoint: fake_aws.Endpoint) -> deployment.LoadDeployment:
+    return deployment.find(loads.LOCAL, endpoint_url=endpoint.url)

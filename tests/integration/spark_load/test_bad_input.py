@@ -11,6 +11,7 @@ import pytest
 
 from emulator import localstack
 from sluice.clock import eventually
+from tests.support.endpoints import fake_aws
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.spark
@@ -33,19 +34,17 @@ def _sluice(*arguments: str, **more: str) -> tuple[int, list[str]]:
     return ended.returncode, ended.stderr.strip().splitlines()
 
 
-def test_an_environment_that_is_not_deployed_is_named(localstack_deployed: localstack.Emulator) -> None:
-    """The LocalStack has the stacks of `local` only."""
-    url = localstack_deployed.endpoint_url
-    ended, lines = _sluice("load", "run", "smoke", "--env", "dev", "--endpoint-url", url)
+def test_an_environment_that_is_not_deployed_is_named(endpoint: fake_aws.Endpoint) -> None:
+    """The endpoint has the queues of `local` only."""
+    ended, lines = _sluice("load", "run", "smoke", "--env", "dev", "--endpoint-url", endpoint.url)
 
     assert ended == 2
-    assert lines == [f"sluice: environment 'dev' is not deployed at {url}; deploy its stacks there first"]
+    assert lines == [f"sluice: environment 'dev' is not deployed at {endpoint.url}; deploy its stacks there first"]
 
 
-@pytest.mark.usefixtures("empty")
-def test_a_spark_that_does_not_start_is_named(localstack_deployed: localstack.Emulator, tmp_path: Path) -> None:
+def test_a_spark_that_does_not_start_is_named(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
     """A wrong JAVA_HOME: one line, and exit code 2, because 1 would say INVALID."""
-    options = ["--endpoint-url", localstack_deployed.endpoint_url, "--runs-dir", str(tmp_path)]
+    options = ["--endpoint-url", endpoint.url, "--runs-dir", str(tmp_path)]
 
     ended, lines = _sluice("load", "run", "tiny", *options, JAVA_HOME="/nowhere")
 
@@ -56,23 +55,13 @@ def test_a_spark_that_does_not_start_is_named(localstack_deployed: localstack.Em
     assert lines[-1].endswith("; it needs Java 17 or newer, and JAVA_HOME is /nowhere")
 
 
-@pytest.mark.usefixtures("empty")
-def test_a_history_folder_that_cannot_be_written_is_named(
-    localstack_deployed: localstack.Emulator, tmp_path: Path
-) -> None:
+def test_a_history_folder_that_cannot_be_written_is_named(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
     """A file is in the place of the folder above it."""
     in_the_way = tmp_path / "file"
     in_the_way.touch()
+    options = ["--endpoint-url", endpoint.url, "--runs-dir", str(in_the_way / "runs")]
 
-    ended, lines = _sluice(
-        "load",
-        "run",
-        "tiny",
-        "--endpoint-url",
-        localstack_deployed.endpoint_url,
-        "--runs-dir",
-        str(in_the_way / "runs"),
-    )
+    ended, lines = _sluice("load", "run", "tiny", *options)
 
     assert ended == 3
     assert lines == [

@@ -83,24 +83,27 @@ def test_an_honest_run_with_bundles_is_valid(
     assert sum(".1" in id_ for id_ in ids) > 10
 
 
-_BY_DEFAULT = "drop-messages"
-
-
-@pytest.mark.parametrize(
-    "saboteur",
-    [
-        name if name == _BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow)
-        for name, saboteur in SABOTEURS.items()
-        if saboteur.shows
-    ],
-)
 def test_a_sabotaged_run_is_invalid_with_a_witness(
+    spark: SparkSession, simulated_queues: deployment.LoadDeployment, tmp_path: Path
+) -> None:
+    verdict, _ = run_load(spark, simulated_queues, tmp_path, TINY, target="endpoint", saboteur="drop-messages")
+
+    _assert_shown(verdict, "drop-messages")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("saboteur", [name for name, saboteur in SABOTEURS.items() if saboteur.shows])
+def test_a_run_under_any_saboteur_is_invalid_with_a_witness(
     spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path, saboteur: str
 ) -> None:
     """Each saboteur breaks the promises in its `shows`, and the verdict has a witness for each of these."""
     named = _tiny(bundle_events_max=5, duplicate_share=0) if "bundle" in saboteur else TINY
     verdict, _ = run_load(spark, empty, tmp_path, named, saboteur=saboteur)
 
+    _assert_shown(verdict, saboteur)
+
+
+def _assert_shown(verdict: Verdict, saboteur: str) -> None:
     shown = {violation.anomaly: violation for violation in verdict.violations}
     assert verdict.status is PropertyStatus.INVALID
     assert set(SABOTEURS[saboteur].shows) <= set(shown)
@@ -243,14 +246,14 @@ def test_an_endpoint_that_goes_away_makes_the_verdict_unknown(
     assert why.endswith(" calls failed with EndpointConnectionError)")
 
 
-def test_queues_that_are_not_empty_are_refused(empty: deployment.LoadDeployment) -> None:
+def test_queues_that_are_not_empty_are_refused(simulated_queues: deployment.LoadDeployment) -> None:
     """The message is somebody else's, and stays in the queue."""
-    url = empty.queue_urls["sluice-local-billing.fifo"]
-    sqs = empty.client("sqs")
+    url = simulated_queues.queue_urls["sluice-local-billing.fifo"]
+    sqs = simulated_queues.client("sqs")
     sqs.send_message(QueueUrl=url, MessageBody="theirs", MessageGroupId="g", MessageDeduplicationId="theirs")
 
     with pytest.raises(EndpointError, match=r"queue sluice-local-billing.fifo holds 1 message\(s\); a load test needs"):
-        deployment.find(LOCAL, endpoint_url=empty.endpoint_url)
+        deployment.find(LOCAL, endpoint_url=simulated_queues.endpoint_url)
 
     assert sqs.receive_message(QueueUrl=url, WaitTimeSeconds=1)["Messages"][0]["Body"] == "theirs"
 
@@ -258,18 +261,20 @@ def test_queues_that_are_not_empty_are_refused(empty: deployment.LoadDeployment)
 # --- the recorder ----------------------------------------------------------------------------------------------------
 
 
-def test_the_recorder_writes_each_call_with_its_outcome(empty: deployment.LoadDeployment, tmp_path: Path) -> None:
+def test_the_recorder_writes_each_call_with_its_outcome(
+    simulated_queues: deployment.LoadDeployment, tmp_path: Path
+) -> None:
     """One publish, one receive, a refused delete and a delete: each is an event of its own in the journal."""
-    sns, sqs = empty.client("sns"), empty.client("sqs")
-    url = empty.queue_urls["sluice-local-audit.fifo"]
+    sns, sqs = simulated_queues.client("sns"), simulated_queues.client("sqs")
+    url = simulated_queues.queue_urls["sluice-local-audit.fifo"]
     with Journal(tmp_path, "r-0", common={"run": "r", "worker": "r-0"}) as journal:
-        recorder = Recorder(journal, names=empty.names())
+        recorder = Recorder(journal, names=simulated_queues.names())
         recorder.attach(sns)
         recorder.attach(sqs)
         recorder.plan(deduplication_id="r.4", intended_at_us=123, publish_attempt=1)
         body = '{"run":"r","group":"g1","idx":4}'
         published = sns.publish(
-            TopicArn=empty.topic_arn, Message=body, MessageGroupId="g1", MessageDeduplicationId="r.4"
+            TopicArn=simulated_queues.topic_arn, Message=body, MessageGroupId="g1", MessageDeduplicationId="r.4"
         )
         (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=10, MessageSystemAttributeNames=["All"])[
             "Messages"
