@@ -133,10 +133,11 @@ def _accepts(endpoint_url: str) -> bool:
         return probe.connect_ex((host, int(port))) == 0
 
 
-@pytest.fixture
-def shared_endpoint(localstack_shared: localstack.Emulator) -> str:
-    """Return the endpoint of a LocalStack that another process has started."""
-    return localstack_shared.endpoint_url
+@pytest.fixture(scope="module")
+def shared_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Yield the endpoint of a LocalStack that another process has started."""
+    with localstack.running(log=tmp_path_factory.mktemp("shared") / "localstack.log") as running:
+        yield running.endpoint_url
 
 
 @pytest.fixture

@@ -212,9 +212,9 @@ def test_a_change_to_an_account_wants_its_name_typed(empty: localstack.Emulator)
     )
 
 
-def test_a_change_is_refused_when_another_environment_was_confirmed(localstack_shared: localstack.Emulator) -> None:
+def test_a_change_is_refused_when_another_environment_was_confirmed(empty: localstack.Emulator) -> None:
     """A CONFIRM left over from yesterday destroys nothing today."""
-    refused = _change("destroy", "prod", CONFIRM="staging", **localstack_shared.environment())
+    refused = _change("destroy", "prod", CONFIRM="staging")
 
     assert refused.returncode == 3
     assert refused.stderr.endswith(
