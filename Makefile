@@ -84,7 +84,7 @@ integration: setup ## Tests with the real LocalStack, cdk, Postgres and Spark
 
 .PHONY: server-tests
 server-tests: setup
-	@$(PYTEST) -n 2 --dist loadgroup --durations=10 tests/integration -m "not spark and not slow and not deep"
+	@$(PYTEST) -n 3 --dist loadgroup --durations=10 tests/integration -m "not spark and not slow and not deep"
 
 .PHONY: spark-tests
 spark-tests: setup

@@ -52,6 +52,7 @@ PROBE = "sluice.drill"
 """The type of the events that a drill commits after the restore; no handler is called with one."""
 _PROBED_MAX = 100
 _FOUND_MAX = 1_000
+_EMPTY_SECONDS = 30.0  # real; a message that is tried again later may stay
 _REASON = "a restore drill, on copies"
 
 
@@ -352,22 +353,31 @@ def _run(drill: Drill, consumers: tuple[Consumer, ...]) -> str:
 
 
 def _take_all(drill: Drill, consumer: Consumer, url: str) -> int:
-    """Let a consumer take everything that its queue has; return how many steps it took."""
+    """Let a consumer take everything that its queue has; return how many steps it took.
+
+    A receive that failed looks to the lane's caller like one of an empty queue, so the queue is asked.
+    """
     sqs = queue.client(url, drill.environment.region, connections=1, kind="boto3")
     engine = drill.sources.inboxes[consumer.name]
     assert isinstance(engine, Engine), "the drill has opened it"
+    full = Queue(sqs, queue.url_of(sqs, naming.queue_name(drill.environment, consumer)))
     parts = assemble_worker(
-        queue=Queue(sqs, queue.url_of(sqs, naming.queue_name(drill.environment, consumer))),
+        queue=full,
         engine=engine,
         handlers=Handlers.of_function(_acknowledge),
         inbox=Inbox(InboxPolicy.of_consumer(consumer), worker="drill"),
         settings=replace(WorkerSettings.of_consumer(consumer, lanes=1), wait_seconds=0),
         processor_settings=_settings_of(drill.environment, consumer),
     ).parts
-    count = 0
-    while parts.lanes[0].step() or parts.drainer.step():
+    count, ends_at = 0, SystemClock().monotonic() + _EMPTY_SECONDS
+    while parts.lanes[0].step() or parts.drainer.step() or _has_messages(full, until=ends_at):
         count += 1
     return count
+
+
+def _has_messages(queue_: Queue, *, until: float) -> bool:
+    """Return whether a queue has messages that can be received; False after an instant of the monotonic clock."""
+    return SystemClock().monotonic() < until and queue_.attributes()["ApproximateNumberOfMessages"] != "0"
 
 
 def _settings_of(environment: Environment, consumer: Consumer) -> ProcessorSettings:

@@ -4,16 +4,19 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ConnectTimeoutError
 from sqlalchemy import Connection
 
 from sluice.cli.drill import copies
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables as outbox
 from sluice.messaging.outbox.operations import OutboxOperator
+from sluice.messaging.sqs import queue
 from sluice.messaging.worker.lane import Lane
 from tests.support.command_line import Run
 from tests.support.messaging.operated_shop import AUDIT, SHIPPING, OperatedShop, operated_shop
@@ -59,12 +62,34 @@ def test_a_restored_shop_is_valid_after_the_drill(run: Run, backup_and_now: tupl
 
     drilled, code = _drill(run, "--backup", backup, "--now", now)
 
-    assert drilled["verdict"] == "VALID"
+    assert drilled["verdict"] == "VALID", drilled
     assert code == 0
     assert drilled["discarded"] == {"messages": 2, "groups": 2}
     assert [step["name"] for step in drilled["steps"]] == STEPS
     assert drilled["steps"][1]["result"] == "2 messages under way, 0 dead"
     assert drilled["steps"][-1]["result"] == "3 groups got a new event, 0 were not taken by a consumer"
+
+
+def test_a_receive_that_fails_during_a_drill_leaves_no_message_in_its_queue(
+    run: Run, backup_and_now: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every second receive has no answer, as on a machine with much to do; it finds no queue empty."""
+    backup, now = backup_and_now
+    make, receives = queue.client, count()
+
+    def fail(**_: object) -> None:
+        if next(receives) % 2 == 0:
+            raise ConnectTimeoutError(endpoint_url="the simulator")
+
+    def flaky_client(*arguments: Any, **named: Any) -> Any:
+        made = make(*arguments, **named)
+        made.meta.events.register("before-send.sqs.ReceiveMessage", fail)
+        return made
+
+    monkeypatch.setattr(queue, "client", flaky_client)
+    drilled, _ = _drill(run, "--backup", backup, "--now", now)
+
+    assert drilled["verdict"] == "VALID", drilled
 
 
 @pytest.mark.slow  # the first drill takes the same steps by day

@@ -119,8 +119,8 @@ def test_a_publisher_that_is_run_again_goes_on_where_its_journal_ends(
         answered = answer(region, service, called, params)
         if called == "PublishBatch" and not unheard and published_count(coordinator.all_progress()) > 50:
             unheard.extend(entry["MessageDeduplicationId"] for entry in params["PublishBatchRequestEntries"])
-            coordinator.reach(RunStep.STOP)
             endpoint.fault = lambda _: fake_aws.THROTTLED  # whatever its first process still sends
+            coordinator.reach(RunStep.STOP)  # the last, as the end of that process takes the fault away
             raise ConnectionError
         return answered
 
