@@ -70,7 +70,7 @@ def test_a_restored_shop_is_valid_after_the_drill(run: Run, backup_and_now: tupl
     assert drilled["steps"][-1]["result"] == "3 groups got a new event, 0 were not taken by a consumer"
 
 
-def test_a_receive_that_fails_during_a_drill_leaves_no_message_in_its_queue(
+def test_a_receive_that_fails_leaves_no_message_in_a_drills_queue(
     run: Run, backup_and_now: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every second receive has no answer, as on a machine with much to do; it finds no queue empty."""
