@@ -34,7 +34,7 @@ def test_the_window_of_a_topic_begins_with_the_first_publish(resources: Resource
     )
     elapsed = target.clock.monotonic() - started
 
-    assert repeats >= 3, "repeats inside the window were not seen to be dropped"
+    assert repeats >= 5, "repeats inside the window were not seen to be dropped"
     assert _WINDOW_SECONDS * 0.9 <= elapsed <= _WINDOW_SECONDS * 1.6
     assert sorted(bodies(queue.drain(2))) == ["again", "first"]
 
